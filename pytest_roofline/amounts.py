@@ -1,0 +1,243 @@
+"""The bytes of a pass: traced where the framework can, declared where the caller says, counted from a module.
+
+Whoever is judged by a declaration is judged by that: a trace that saw more is a note, for the caller's fraction only
+comes out too low; a closed trace that saw less is evidence against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.loop import Loop, check_output
+from pytest_roofline.protocol import Backend, Trace, TraceRequest
+from pytest_roofline.traffic import Traffic, declared_traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What one pass moves and returns, before anything was timed."""
+
+    traffic: Traffic
+    declared: Traffic | None
+    traced: Traffic | None
+    backend: Backend
+    device_id: str | None
+    """The device whose memory the pass touched; None when nothing was seen."""
+    batch: int
+    context: int
+    outputs: Any
+    ids_per_pass: int | None
+    notes: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
+
+
+def as_traffic(value: Any, *, batch: int | None = None, context: int | None = None) -> Traffic | None:
+    """A Traffic as it is, a plain number as bytes per pass; None for anything else."""
+    if isinstance(value, Traffic):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value) or value <= 0:
+            raise RooflineUsageError(
+                f"traffic is {value!r} bytes per pass; it must be positive and finite (a pass reads its weights)"
+            )
+        return declared_traffic(value, batch=batch, context=context)
+    return None
+
+
+def traffic_of(
+    backends: Sequence[Backend],
+    model: Any,
+    *,
+    batch: int | None = None,
+    context: int | None = None,
+    step: Callable[..., Any] | None = None,
+) -> Traffic:
+    """Traffic of a Traffic, a number, or a model; with `step`, of one traced pass of it (which runs once)."""
+    given = as_traffic(model, batch=batch, context=context)
+    if given is not None:
+        return given
+    for backend in backends:
+        if backend.device_of(model) is None:
+            continue
+        if step is not None:
+            trace = backend.trace(TraceRequest(step=step, model=model, batch=batch, context=context))
+            if trace is not None:
+                return trace.traffic
+        count = getattr(backend, "count_model", None)
+        if count is not None:
+            counted: Traffic = count(model, batch=batch, context=context)
+            return counted
+    raise RooflineUsageError(
+        f"no traffic can be taken from a {type(model).__name__}: give a module of a loaded framework, "
+        "a Traffic, or a number of bytes per pass"
+    )
+
+
+def find_amounts(
+    loop: Loop,
+    step: Callable[..., Any],
+    *,
+    backends: Sequence[Backend],
+    backend: Backend,
+    model: Any,
+    declared: Any,
+    batch: int | None,
+    context: int | None,
+    may_return_nothing: bool = False,
+) -> Amounts:
+    """Run the step once, untimed, traced where possible; the loop is reset after it and knows the cache's room."""
+    said = as_traffic(declared, batch=batch, context=context)
+    if declared is not None and said is None:
+        said = traffic_of(backends, declared, batch=batch, context=context)
+    request = TraceRequest(step=step, args=loop.arguments(), model=model, batch=batch, context=context)
+    outputs, trace, backend = _look(loop, request, backend, backends)
+    check_output(outputs, may_return_nothing=may_return_nothing)
+    notes: list[str] = []
+    if trace is not None and trace.context_room is not None:
+        loop.set_room(loop.since_reset + trace.context_room)
+    elif loop.room is not None and not loop.is_room_known:
+        notes.append(
+            f"the room of the step's state is not known, so at most {loop.room} passes run "
+            f"{'between two resets' if loop.has_reset else 'in all; give reset='} (passes_per_reset= states it)"
+        )
+    traced = trace.traffic if trace is not None and trace.traffic.bytes_per_pass > 0 else None
+    if said is None:
+        traffic = _unsaid(traced, model, backends, batch, context)
+    else:
+        traffic = said if traced is None else _completed(said, traced, is_plain=not isinstance(declared, Traffic))
+    if batch is None and traffic.batch is None:
+        notes.append("batch is not known and taken as 1")
+    if context is None and traffic.context is None:
+        notes.append("context is not known and taken as 0")
+    ids = backend.force(outputs).ids
+    if loop.has_reset:
+        loop.reset()
+    chosen = context if context is not None else traffic.context or 0
+    return Amounts(
+        traffic=traffic if traffic.context is not None else replace(traffic, context=chosen),
+        declared=said,
+        traced=traced,
+        backend=backend,
+        device_id=trace.device_ids[0] if trace is not None and trace.device_ids else backend.device_of(outputs),
+        batch=batch or traffic.batch or 1,
+        context=chosen,
+        outputs=outputs,
+        ids_per_pass=ids,
+        notes=(*notes, *traffic.notes),
+        not_checked=_not_checked(traced),
+    )
+
+
+def _look(
+    loop: Loop, request: TraceRequest, backend: Backend, backends: Sequence[Backend]
+) -> tuple[Any, Trace | None, Backend]:
+    """One pass under a trace. Where another framework owns what came out, that one is asked to trace the next."""
+    trace = backend.trace(request)
+    if trace is None:
+        outputs = loop.call(request.args)
+    else:
+        outputs = trace.outputs
+        loop.count()
+    if outputs is None or backend.device_of(outputs) is not None:
+        return outputs, trace, backend
+    for other in backends:
+        if other is backend or other.device_of(outputs) is None:
+            continue
+        again = other.trace(replace(request, args=loop.arguments()))
+        if again is None:
+            return outputs, None, other
+        loop.count()
+        return again.outputs, again, other
+    return outputs, trace, backend
+
+
+def _unsaid(
+    traced: Traffic | None, model: Any, backends: Sequence[Backend], batch: int | None, context: int | None
+) -> Traffic:
+    """What the fraction is taken from when the caller declared nothing: the trace, else the model's weights."""
+    if traced is not None:
+        return traced
+    if model is not None:
+        return traffic_of(backends, model, batch=batch, context=context)
+    raise RooflineUsageError(
+        "no bytes were declared and none could be traced: give bytes_read= and bytes_written=, or traffic="
+    )
+
+
+def _completed(said: Traffic, traced: Traffic, *, is_plain: bool) -> Traffic:
+    """The caller's bytes, with what only the trace knows; a plain number is split into reads and writes as traced."""
+    written = said.written_bytes_per_pass
+    if is_plain and not written:
+        written = traced.written_share * said.bytes_per_pass
+    return replace(
+        said,
+        written_bytes_per_pass=written,
+        kv_bytes_per_token=said.kv_bytes_per_token or traced.kv_bytes_per_token,
+        flops_per_pass=said.flops_per_pass or traced.flops_per_pass,
+        least_flops_per_pass=said.least_flops_per_pass
+        or (None if said.flops_per_pass else traced.least_flops_per_pass),
+        working_set_bytes=traced.footprint_bytes if traced.is_closed else said.working_set_bytes,
+        extra_bytes_per_pass=traced.extra_bytes_per_pass,
+        extra=traced.extra,
+        dtype=said.dtype or traced.dtype,
+        batch=said.batch or traced.batch,
+        context=said.context if said.context is not None else traced.context,
+        notes=(*said.notes, *traced.notes),
+    )
+
+
+def _not_checked(traced: Traffic | None) -> tuple[str, ...]:
+    """What this result does not rest on, and what would let it."""
+    missing = []
+    if traced is None:
+        missing.append("the bytes were not traced")
+    elif not traced.is_closed:
+        missing.append("the trace is open (it does not account for every output), so it is a lower bound")
+    missing.append("the outputs were not compared with a reference")
+    return tuple(missing)
+
+
+def held_objects(step: Any, depth: int = 3) -> Iterator[Any]:
+    """What a step visibly holds: its bound object, closure, defaults, partial arguments and the globals it names.
+
+    Functions are followed `depth` levels deep, so that a step that calls the test's own helper is understood.
+    """
+    pending: list[tuple[Any, int]] = [(step, depth)]
+    seen: set[int] = set()
+    while pending:
+        current, left = pending.pop(0)
+        if id(current) in seen or current is None:
+            continue
+        seen.add(id(current))
+        inner: list[Any] = []
+        if isinstance(current, partial):
+            inner = [current.func, *current.args, *current.keywords.values()]
+        elif isinstance(current, MethodType):
+            inner = [current.__self__, current.__func__]
+        elif isinstance(current, FunctionType):
+            inner = list(_held_by_function(current))
+        else:
+            yield current
+        if left > 0:
+            pending += [(item, left - 1) for item in inner]
+
+
+def _held_by_function(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    yield from function.__defaults__ or ()
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            yield function.__globals__[name]
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield wrapped

@@ -1,0 +1,3 @@
+"""Moved to pytest_roofline.protocol."""
+
+from pytest_roofline.protocol import *  # noqa: F403

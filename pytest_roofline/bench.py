@@ -1,0 +1,195 @@
+"""The place of a measurement: a device, the backend that drives it, its probe, its limit, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_roofline.checks.evidence import Evidence, Limit
+from pytest_roofline.device import Device
+from pytest_roofline.probe import Probe
+from pytest_roofline.protocol import Backend, Conditions
+from pytest_roofline.result import Fraction, explain_fraction
+from pytest_roofline.roofline import Ceiling, mixed_bytes_per_s
+from pytest_roofline.ruler import Ruler
+from pytest_roofline.settings import Settings, matches
+from pytest_roofline.traffic import Traffic
+from pytest_roofline.verdict import Verdict
+
+CPU_COMPUTE_INTENSITY = 2.0
+ACCELERATOR_COMPUTE_INTENSITY = 20.0
+"""Below this many FLOP per byte a pass is memory-bound on any device of the kind, and no peak is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Device, backend, probe and limit; `backends` is every backend that has the device."""
+
+    device: Device
+    backend: Backend
+    backends: Sequence[Backend]
+    probe: Probe
+    limit: Limit
+
+    def ruler(self, traffic: Traffic) -> Ruler:
+        """The quick probe for this traffic's mix, with the thread setting of the framework under test."""
+        return Ruler(
+            self.device,
+            self.backends,
+            self.probe,
+            written_share=traffic.written_share,
+            threads=self.backend.threads(self.device),
+        )
+
+    def best_of_all(self) -> BestOfAll:
+        """What an accusation without a sheet has to beat: every pattern, with every core the process may use."""
+        return BestOfAll(self)
+
+    def ceiling(
+        self,
+        traffic: Traffic,
+        *,
+        batch: int = 1,
+        tokens_per_pass: float = 1.0,
+        is_hot: bool = False,
+        is_prefill: bool = False,
+    ) -> Ceiling:
+        """The ceiling by the session's probe. A peak is measured only where compute may bound the pass."""
+        if is_hot:
+            rate, source = self.probe.cache_bytes_per_s, "cache"
+        else:
+            rate, source = mixed_bytes_per_s(self.probe.rates, traffic.written_share), _pattern_name(traffic)
+        peak = peak_source = None
+        if traffic.flops_per_pass and (is_prefill or self._may_be_compute_bound(traffic)):
+            dtype = traffic.dtype or "float32"
+            peak = self.probe.peak_flops_per_s(dtype)
+            peak_source = f"measured {dtype} matrix product"
+        return Ceiling(
+            traffic=traffic,
+            bandwidth_bytes_per_s=rate,
+            bandwidth_source=source,
+            peak_flops_per_s=peak,
+            peak_source=peak_source,
+            batch=batch,
+            tokens_per_pass=tokens_per_pass,
+        )
+
+    def _may_be_compute_bound(self, traffic: Traffic) -> bool:
+        intensity = traffic.arithmetic_intensity
+        if intensity is None:  # no bytes at all
+            return True
+        return intensity > (CPU_COMPUTE_INTENSITY if self.device.is_cpu else ACCELERATOR_COMPUTE_INTENSITY)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the probe cannot be trusted; empty when it can."""
+        return () if self.probe.is_trusted else self.probe.doubts or ("it did not say why",)
+
+    def peak_limit_flops_per_s(self, ceiling: Ceiling) -> float | None:
+        """The largest dense peak of any dtype: the sheet's, else the measured product."""
+        spec = self.device.spec
+        if spec is not None and spec.dense_peak_flops_per_s:
+            return max(spec.dense_peak_flops_per_s.values())
+        return ceiling.peak_flops_per_s
+
+    @property
+    def is_peak_limit_measured(self) -> bool:
+        """Whether that figure is only a measurement."""
+        return self.device.spec is None or not self.device.spec.dense_peak_flops_per_s
+
+
+class BestOfAll:
+    """Quick probes of all four patterns; `measure` gives the largest."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._rulers = [
+            Ruler(bench.device, bench.backends, bench.probe, written_share=share, threads=None)
+            for share in (0.0, 1 / 3, 1 / 2, 1.0)
+        ]
+
+    def __enter__(self) -> BestOfAll:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for ruler in self._rulers:
+            ruler.close()
+
+    def measure(self) -> float:
+        """Bytes per second of the fastest pattern, now."""
+        return max(ruler.measure() for ruler in self._rulers)
+
+
+class HotGauge:
+    """The ruler of a kernel that is judged against the cache: the probe's own cache rate."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._rate = probe.cache_bytes_per_s
+
+    def __enter__(self) -> HotGauge:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held."""
+
+    def measure(self) -> float:
+        """Bytes per second from cache, as the session's probe found it."""
+        return self._rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """What a test asks for on one device, and a note where a figure is only reported there."""
+
+    at_least: float | None
+    at_most: float | None
+    note: str | None = None
+
+
+def budgets_for(settings: Settings, device: Device) -> Budgets:
+    """Resolve the settings' budgets for a device.
+
+    On a CPU that neither an entry of the budget nor the device setting names, they are reported, not judged.
+    """
+    at_least = settings.at_least.for_device(device) if settings.at_least else None
+    at_most = settings.at_most.for_device(device) if settings.at_most else None
+    is_named = settings.device is not None and matches(settings.device, device)
+    if settings.at_least is not None and at_least is not None and not (is_named or settings.at_least.judges(device)):
+        note = f"at_least={at_least:g} is reported, not judged: this is the CPU and no entry names it"
+        return Budgets(at_least=None, at_most=None, note=note)
+    return Budgets(at_least=at_least, at_most=at_most)
+
+
+def fraction_of(evidence: Evidence, verdict: Verdict, step_s: float | None) -> Fraction | None:
+    """The fraction of a verdict, with the figures behind it; None where none was measured."""
+    if verdict.fraction is None or verdict.bounds is None:
+        return None
+    value, bounds, ceiling = verdict.fraction, verdict.bounds, evidence.ceiling
+    unit = "calls/s" if evidence.kind == "kernel" else "tok/s"
+    return Fraction(value, bounds, lambda: explain_fraction(value, ceiling, step_s, bounds, unit))
+
+
+def mbu_of(device: Device, traffic: Traffic | None, step_s: float | None) -> float | None:
+    """Model bandwidth utilization: of the datasheet's bandwidth; None where no sheet is known."""
+    sheet = device.driver_bandwidth_bytes_per_s or (device.spec.bandwidth_bytes_per_s if device.spec else None)
+    if sheet is None or traffic is None or not step_s:
+        return None
+    return traffic.bytes_per_pass / step_s / sheet
+
+
+def _pattern_name(traffic: Traffic) -> str:
+    share = traffic.written_share
+    if share < 0.02:
+        return "read"
+    if share > 0.98:
+        return "write"
+    return "copy" if abs(share - 0.5) < 0.02 else "mixed"
+
+
+def neighbours_share(before: Conditions, after: Conditions, elapsed_s: float, cores: int | None) -> float | None:
+    """Part of the cores that other processes used in between; None where the system does not say."""
+    figures = (before.machine_busy_s, after.machine_busy_s, before.process_busy_s, after.process_busy_s)
+    if None in figures or not cores or elapsed_s <= 0:
+        return None
+    machine_before, machine_after, own_before, own_after = (figure or 0.0 for figure in figures)
+    others_s = (machine_after - machine_before) - (own_after - own_before)
+    return min(1.0, max(0.0, others_s / (elapsed_s * cores)))

@@ -1,0 +1,142 @@
+"""Bytes and tokens: does what was declared agree with what was seen?"""
+
+from __future__ import annotations
+
+from pytest_roofline.checks.evidence import Evidence, Finding
+from pytest_roofline.traffic import Traffic
+from pytest_roofline.units import format_bytes, format_ratio
+
+BYTES_TOLERANCE = 0.10
+TOKENS_TOLERANCE = 0.02
+MISSING_BYTES_SHARE = 0.02
+
+
+def bytes_disagree(evidence: Evidence) -> Finding | None:
+    """More bytes declared than a closed trace saw is bogus; less is a note, for nobody gains from it."""
+    declared, traced = evidence.declared, evidence.traced
+    if declared is None or traced is None or not traced.is_closed:
+        return None
+    claimed, seen = declared.bytes_per_pass, max(traced.bytes_per_pass, traced.least_bytes_per_pass)
+    if claimed <= 0:
+        return None
+    moved = seen + traced.extra_bytes_per_pass
+    figures = {
+        "declared_bytes_per_pass": claimed,
+        "traced_bytes_per_pass": seen,
+        "traced_weight_bytes_per_pass": traced.weight_bytes_per_pass,
+        "traced_kv_bytes_per_pass": traced.kv_bytes_per_pass,
+        "traced_written_bytes_per_pass": traced.written_bytes_per_pass,
+        "traced_extra_bytes_per_pass": traced.extra_bytes_per_pass,
+    }
+    if claimed > moved * (1 + BYTES_TOLERANCE):
+        return Finding(
+            check="bytes-disagree",
+            severity="bogus",
+            message=(
+                f"{format_bytes(claimed)} per pass declared, {format_bytes(moved)} read and written: "
+                f"{_too_many(claimed, evidence)}\n"
+                f"  the trace accounts for every output ({_parts(traced)})"
+            ),
+            figures=figures,
+            remedy="declare the bytes of one pass, or pass model= and let the trace count them",
+        )
+    if claimed > seen * (1 + BYTES_TOLERANCE):
+        # These bytes did move, so nobody invented them; but a better implementation would not move them.
+        return Finding(
+            check="bytes-disagree",
+            severity="note",
+            message=(
+                f"{format_bytes(claimed)} per pass declared, {format_bytes(seen)} of it compulsory: "
+                f"{format_bytes(traced.extra_bytes_per_pass)} are {_extra_name(traced)}, which the fraction counts "
+                "as useful work"
+            ),
+            figures=figures,
+            remedy="declare only the bytes that a pass must move, or pass model= and let the trace count them",
+        )
+    if seen > claimed * (1 + MISSING_BYTES_SHARE):
+        return Finding(
+            check="bytes-disagree",
+            severity="note",
+            message=(
+                f"{format_bytes(claimed)} per pass declared, {format_bytes(seen)} read and written "
+                f"({format_ratio(seen / claimed)}): {_too_few(claimed, traced)}; the fraction is taken from what was "
+                "declared, so it is too low"
+            ),
+            figures=figures,
+            remedy="declare the missing bytes, or pass model= and let the trace count them",
+        )
+    return None
+
+
+def _parts(traced: Traffic) -> str:
+    parts = [("weights", traced.weight_bytes_per_pass or 0.0), ("KV cache", traced.kv_bytes_per_pass)]
+    parts.append(("written", traced.written_bytes_per_pass))
+    rest = traced.bytes_per_pass - sum(value for _, value in parts)
+    parts.append(("other reads", rest))
+    parts.append((_extra_name(traced), traced.extra_bytes_per_pass))
+    shown = [f"{name} {format_bytes(value)}" for name, value in parts if value > 0.005 * traced.bytes_per_pass]
+    return ", ".join(shown)
+
+
+def _extra_name(traced: Traffic) -> str:
+    return traced.extra[0][0] if traced.extra else "extra traffic"
+
+
+def _too_many(claimed: float, evidence: Evidence) -> str:
+    traced = evidence.traced
+    ratio = claimed / traced.bytes_per_pass if traced and traced.bytes_per_pass else float("inf")
+    if evidence.batch > 1 and 0.9 * evidence.batch <= ratio <= 1.1 * evidence.batch:
+        return f"the bytes of one pass were multiplied by the batch ({evidence.batch})"
+    if 1.9 <= ratio <= 2.1:
+        return "every byte was counted twice"
+    return "bytes that are resident but not read (an embedding table, experts not hit, a cache's capacity) were counted"
+
+
+def _too_few(claimed: float, traced: Traffic) -> str:
+    missing = traced.bytes_per_pass - claimed
+    near = 0.2 * missing
+    if traced.kv_bytes_per_pass and abs(traced.kv_bytes_per_pass - missing) <= near:
+        return f"the KV cache ({format_bytes(traced.kv_bytes_per_pass)} per pass) was forgotten"
+    if traced.written_bytes_per_pass and abs(traced.written_bytes_per_pass - missing) <= near:
+        return (
+            f"the {format_bytes(traced.written_bytes_per_pass)} that are written were forgotten "
+            "(a copy of n bytes reads n and writes n)"
+        )
+    return "part of the traffic is missing"
+
+
+def tokens_disagree(evidence: Evidence) -> Finding | None:
+    """More tokens claimed than ids were returned, or than the passes that were watched can have produced."""
+    claimed = evidence.tokens_claimed
+    if claimed is None:
+        return None
+    if evidence.ids_seen is not None:
+        if claimed <= evidence.ids_seen * (1 + TOKENS_TOLERANCE):
+            return None
+        return Finding(
+            check="tokens-disagree",
+            severity="bogus",
+            message=(
+                f"{claimed:g} tokens claimed, {evidence.ids_seen} ids returned "
+                f"({format_ratio(claimed / evidence.ids_seen) if evidence.ids_seen else 'none'}): "
+                "the prompt, padding, or a requested length was counted"
+            ),
+            figures={"claimed_tokens": claimed, "ids": evidence.ids_seen},
+            remedy="count the ids that this window generated, without prompt and padding",
+        )
+    window = evidence.window
+    if window is None or not window.are_passes_watched:
+        return None
+    possible = window.passes * evidence.batch * evidence.tokens_per_pass
+    if claimed <= possible * (1 + TOKENS_TOLERANCE):
+        return None
+    return Finding(
+        check="tokens-disagree",
+        severity="inconclusive",
+        message=(
+            f"{claimed:g} tokens claimed, but {window.passes:g} passes x batch {evidence.batch} x "
+            f"{evidence.tokens_per_pass:g} tokens per pass are {possible:g}"
+        ),
+        figures={"claimed_tokens": claimed, "possible_tokens": possible, "passes": window.passes},
+        remedy="pass ids= to claim, or declare batch= and tokens_per_pass= if a pass emits more",
+    )

@@ -1,0 +1,204 @@
+"""Could the device have moved these bytes, and done this arithmetic, in that time?
+
+Only the least compulsory bytes may convict, only against the largest credible limit, and only over closed time.
+Of a pass at most the cache knee can have come from cache; the rest came from memory.
+"""
+
+from __future__ import annotations
+
+from pytest_roofline.checks.evidence import Evidence, Finding, Limit
+from pytest_roofline.samples import median
+from pytest_roofline.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_flops_per_s,
+    format_ratio,
+    format_seconds,
+)
+
+ALTERNATIONS = 5
+AUDIT_BOGUS_RATIO = 2.0
+"""Without a sheet an audit cannot be repeated: up to twice the best of all probes it is only unsure."""
+PEAK_SLACK = 1.15
+
+
+def closed_pass_s(evidence: Evidence) -> float | None:
+    """Closed time of one pass: median over the blocks of a loop, the window of an audit."""
+    if evidence.samples:
+        return median([sample.closed_step_s for sample in evidence.samples])
+    if evidence.window is not None and evidence.window.passes > 0:
+        return evidence.window.pass_s
+    if evidence.claim is not None and evidence.tokens_per_pass > 0:
+        # No window seen: the claim itself is held against the limit.
+        passes = evidence.claim.tokens / (evidence.batch * evidence.tokens_per_pass)
+        return evidence.claim.seconds / passes if passes > 0 else None
+    return None
+
+
+def memory_bytes(evidence: Evidence) -> float | None:
+    """The least bytes of a pass that cannot have come from cache."""
+    candidates = [t.least_bytes_per_pass for t in (evidence.traffic, evidence.declared, evidence.traced) if t]
+    if not candidates or evidence.is_cache_hot:
+        return None
+    return max(0.0, min(candidates) - evidence.knee_bytes)
+
+
+def faster_than_limit(evidence: Evidence) -> Finding | None:
+    """More bytes per second from memory than the device can deliver."""
+    limit, bytes_needed, pass_s = evidence.limit, memory_bytes(evidence), closed_pass_s(evidence)
+    if limit is None or bytes_needed is None or pass_s is None or bytes_needed <= 0 or pass_s <= 0:
+        return None
+    rate = bytes_needed / pass_s
+    if rate <= limit.with_slack_bytes_per_s:
+        return None
+    if limit.is_measured:
+        if evidence.kind == "audit":
+            if rate <= AUDIT_BOGUS_RATIO * limit.bytes_per_s:
+                return _unsure(limit, rate)
+        elif not _confirmed(evidence, limit):
+            return _unsure(limit, rate)
+    ratio = rate / limit.bytes_per_s
+    return Finding(
+        check="faster-than-limit",
+        severity="bogus",
+        message=(
+            f"{format_bytes_per_s(rate)} from memory, but this device cannot exceed "
+            f"{format_bytes_per_s(limit.bytes_per_s)} ({format_ratio(ratio)})\n"
+            f"  found: {format_bytes(bytes_needed)} per pass that no cache can hold, in {format_seconds(pass_s)}\n"
+            f"  limit: {limit.source}, slack {limit.slack:g}\n"
+            f"  likely: {_diagnosis(evidence, ratio)}"
+        ),
+        figures={
+            "bytes_per_s": rate,
+            "limit_bytes_per_s": limit.bytes_per_s,
+            "slack": limit.slack,
+            "least_bytes_from_memory": bytes_needed,
+            "pass_s": pass_s,
+            "ratio": ratio,
+        },
+        remedy=(
+            "check that the work ran in this call, that the bytes are those of one pass, and that the weights were "
+            "written"
+        ),
+    )
+
+
+def _confirmed(evidence: Evidence, limit: Limit) -> bool:
+    """Without a sheet: in each of five alternations the block beats both neighbouring probes by the slack."""
+    turns = evidence.confrontation
+    return len(turns) >= ALTERNATIONS and all(
+        turn.block_bytes_per_s > limit.slack * max(turn.probe_before_bytes_per_s, turn.probe_after_bytes_per_s)
+        for turn in turns
+    )
+
+
+def _unsure(limit: Limit, rate: float) -> Finding:
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"{format_bytes_per_s(rate)} from memory is {format_ratio(rate / limit.bytes_per_s)} the best of all "
+            f"probes ({format_bytes_per_s(limit.bytes_per_s)}), and no datasheet says what this device can do"
+        ),
+        figures={"bytes_per_s": rate, "limit_bytes_per_s": limit.bytes_per_s, "slack": limit.slack},
+        remedy="measure it with roofline.decode or roofline.kernel, which can repeat probe and block side by side",
+    )
+
+
+def _diagnosis(evidence: Evidence, ratio: float) -> str:
+    """Name the factor that is most like the ratio, with its arithmetic."""
+    traffic = evidence.traffic
+    guesses: list[tuple[float, str]] = []
+    if evidence.batch > 1:
+        guesses.append((evidence.batch, f"weights counted once per sequence (batch {evidence.batch})"))
+    if evidence.tokens_per_pass > 1:
+        guesses.append((evidence.tokens_per_pass, f"{evidence.tokens_per_pass:g} tokens per pass counted as passes"))
+    guesses.append((2.0, "bytes counted twice, or half of the work skipped"))
+    if traffic is not None and evidence.traced is None and not evidence.samples:
+        guesses.append((3.0, "a store counted as read and written, or another model's bytes"))
+    for factor, text in guesses:
+        if 0.85 * factor <= ratio <= 1.2 * factor:
+            return f"{text}; the ratio is {ratio:.2g}"
+    if ratio > 5:
+        return "the work did not run (a remembered result, a failed launch, a lazy graph never evaluated)"
+    return "bytes declared that the step does not read, weights never written (one zero page), or work skipped"
+
+
+def does_not_scale(evidence: Evidence) -> Finding | None:
+    """The slope is no time of a pass: 2N passes take hardly longer than N, though a block as a whole is slow enough.
+
+    Accusations rest on closed time, which fixed costs only lengthen; a result may not pass on a slope that no device
+    can reach. So this one never accuses, and never lets pass.
+    """
+    if not evidence.samples:
+        return None
+    slope_s, closed_s = median([s.step_s for s in evidence.samples]), closed_pass_s(evidence)
+    if closed_s is None or (slope_s > 0 and not _is_beyond(evidence, slope_s)) or _is_beyond(evidence, closed_s):
+        return None
+    return Finding(
+        check="does-not-scale",
+        severity="inconclusive",
+        message=(
+            f"{format_seconds(slope_s)} per pass by the difference of N and 2N passes, {format_seconds(closed_s)} by "
+            "the whole block: the time does not grow with the passes"
+        ),
+        figures={"step_s": slope_s, "closed_pass_s": closed_s},
+        remedy=(
+            "check that every call does its work (a remembered result, a graph that is not replayed), or give the "
+            "blocks more time (--roofline-max-time) and room (passes_per_reset=)"
+        ),
+    )
+
+
+def _is_beyond(evidence: Evidence, pass_s: float) -> bool:
+    """Whether a pass of this length exceeds the limit of memory or of compute, with its slack."""
+    if pass_s <= 0:
+        return False
+    limit, needed, flops = evidence.limit, memory_bytes(evidence), _least_flops(evidence)
+    if limit is not None and needed and needed / pass_s > limit.with_slack_bytes_per_s:
+        return True
+    peak = evidence.peak_limit_flops_per_s
+    return peak is not None and bool(flops) and flops / pass_s > PEAK_SLACK * peak
+
+
+def _least_flops(evidence: Evidence) -> float:
+    traffic = evidence.traffic
+    if traffic is None:
+        return 0.0
+    least = traffic.least_flops_per_pass
+    return (traffic.flops_per_pass if least is None else least) or 0.0
+
+
+def compute_unsure(evidence: Evidence) -> Finding | None:
+    """More FLOP/s than the largest dense peak of any dtype: bogus against a sheet, unsure against a measurement."""
+    peak, pass_s = evidence.peak_limit_flops_per_s, closed_pass_s(evidence)
+    flops = _least_flops(evidence)
+    if peak is None or pass_s is None or pass_s <= 0:
+        return None
+    if not flops or flops / pass_s <= PEAK_SLACK * peak:
+        return None
+    rate = flops / pass_s
+    is_bogus = not evidence.is_peak_limit_measured
+    return Finding(
+        check="faster-than-limit" if is_bogus else "ceiling-unsure",
+        severity="bogus" if is_bogus else "inconclusive",
+        message=(
+            f"{format_flops_per_s(rate)}, but the largest {'dense peak' if is_bogus else 'measured product'} of this "
+            f"device is {format_flops_per_s(peak)} ({format_ratio(rate / peak)})"
+        ),
+        figures={"flops_per_s": rate, "peak_flops_per_s": peak, "least_flops_per_pass": flops, "pass_s": pass_s},
+        remedy="count the FLOPs of one pass (multiply-add is two), dense, cached prompt excluded",
+    )
+
+
+def probe_unsure(evidence: Evidence) -> Finding | None:
+    """A probe that cannot be trusted gives no ceiling to be judged by."""
+    if not evidence.probe_doubts or evidence.fraction is None or evidence.is_cache_hot:
+        return None
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=f"the probe of this device cannot be trusted: {'; '.join(evidence.probe_doubts)}",
+        figures={"doubts": list(evidence.probe_doubts)},
+        remedy="free memory and stop what else runs on this machine, then start again",
+    )

@@ -1,0 +1,231 @@
+"""What the court is shown. Plain figures, gathered by the workshop; nothing here measures.
+
+One `Evidence` holds everything about one result. Parts that do not apply are None or empty, and the checks that
+need them stay silent: absence of evidence accuses nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_roofline.roofline import Ceiling, Interval
+from pytest_roofline.traffic import Traffic
+
+Severity = Literal["bogus", "inconclusive", "note"]
+Kind = Literal["decode", "prefill", "kernel", "audit"]
+
+CHECK_NAMES = (
+    "not-drained",
+    "output-not-forced",
+    "claim-exceeds-closed-time",
+    "clock-disagrees",
+    "does-not-scale",
+    "faster-than-limit",
+    "bytes-disagree",
+    "cache-resident",
+    "untouched-memory",
+    "predictable-data",
+    "stale-output",
+    "work-missing",
+    "tokens-disagree",
+    "ceiling-unsure",
+    "device-shared",
+    "throttled",
+    "drifted",
+    "too-few-samples",
+    "compiled-in-window",
+    "rank-window",
+)
+"""Every name that a finding may carry, and that `allow=` may hold. Some are reserved for checks yet to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the court noticed: which check, how grave, in words, in figures, and what to do."""
+
+    check: str
+    severity: Severity
+    message: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Builtin types only."""
+        return {
+            "check": self.check,
+            "severity": self.severity,
+            "message": self.message,
+            "figures": dict(self.figures),
+            "remedy": self.remedy,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The largest credible bandwidth of a device, and how much a result must exceed it to be called impossible.
+
+    `is_measured` says that no sheet exists: the figure is the best of all probes, which an accusation may not rest
+    on alone (`confrontation` in the evidence has to confirm it).
+    """
+
+    bytes_per_s: float
+    slack: float
+    source: str
+    is_measured: bool = False
+
+    @property
+    def with_slack_bytes_per_s(self) -> float:
+        """What a result has to exceed."""
+        return self.bytes_per_s * self.slack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A block of N and one of 2N passes, between two quick probes.
+
+    `step_s` is the slope, ``(t_2N - t_N) / N``; `fixed_s` what remains per block. `closed_step_s` is the longer
+    block's whole closed time per pass: contention can only lengthen it, so it is what an accusation rests on.
+    """
+
+    passes: int
+    step_s: float
+    fixed_s: float
+    closed_step_s: float
+    ruler_before_bytes_per_s: float
+    ruler_after_bytes_per_s: float
+    fraction: float
+    """Of the ceiling at the mean of the two bracketing probes."""
+    context: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternation:
+    """One turn of a confrontation: the best of all probes before and after a block, and the block's own rate.
+
+    `block_bytes_per_s` counts only the least bytes that must have come from memory, over closed time.
+    """
+
+    probe_before_bytes_per_s: float
+    block_bytes_per_s: float
+    probe_after_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockRead:
+    """The test read a public clock. `private_low_s` and `private_high_s` enclose the moment on the private clock."""
+
+    clock: str
+    value_s: float | None
+    """What the test was given, in seconds; None when only the moment of the call was seen."""
+    private_low_s: float
+    private_high_s: float
+    where: str
+    """``file.py:12``, the line that read the clock."""
+    finished_s: float | None = None
+    """When the work submitted before this read was done, on the private clock; None when nothing was pending."""
+
+    @property
+    def leftover_s(self) -> float:
+        """How long the device still worked for what had been submitted before this read."""
+        return 0.0 if self.finished_s is None else max(0.0, self.finished_s - self.private_high_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretch of time that a claim speaks of, closed by the tool: `closed_s` includes the leftover."""
+
+    window_s: float
+    leftover_s: float
+    idle_drain_s: float
+    passes: float
+    """Passes of the window: watched, else from the claim."""
+    are_passes_watched: bool = False
+    returned_s: float | None = None
+    """The same window as the test's own clock gave it; None when it was not read through a known clock."""
+    private_low_s: float | None = None
+    private_high_s: float | None = None
+    """The private clock's bounds on the window: a preempted read is no disagreement."""
+    stop_where: str | None = None
+    clock: str | None = None
+    source: str = "watched clock"
+
+    @property
+    def closed_s(self) -> float:
+        """From the start to the moment when the device had finished."""
+        return self.window_s + self.leftover_s
+
+    @property
+    def pass_s(self) -> float:
+        """Closed time of one pass."""
+        return self.closed_s / self.passes if self.passes else self.closed_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockDrift:
+    """How far a public clock advanced between two moments of an audit, against the private clock."""
+
+    clock: str
+    public_s: float
+    private_low_s: float
+    private_high_s: float
+    resolution_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the test says of its own measurement."""
+
+    tokens: float
+    seconds: float
+    is_tokens_seen: bool
+    """Whether the tokens were counted from ids, rather than declared."""
+    samples_s: tuple[float, ...] = ()
+
+    @property
+    def tokens_per_s(self) -> float:
+        """The claimed rate; infinite where no time is claimed, for a clock may return zero or run backwards."""
+        return self.tokens / self.seconds if self.seconds > 0 else float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that is known about one result."""
+
+    kind: Kind
+    label: str = "step"
+    ceiling: Ceiling | None = None
+    traffic: Traffic | None = None
+    """What the fraction is taken from."""
+    declared: Traffic | None = None
+    traced: Traffic | None = None
+    limit: Limit | None = None
+    knee_bytes: float = 0.0
+    samples: tuple[Sample, ...] = ()
+    confrontation: tuple[Alternation, ...] = ()
+    fraction: Interval | None = None
+    """Interval of the fraction from noise alone, before what caches may have done."""
+    at_least: float | None = None
+    at_most: float | None = None
+    is_cache_hot: bool = False
+    """The caller asked to be judged against the cache."""
+    timed_out: bool = False
+    window: Window | None = None
+    claim: Claim | None = None
+    drifts: tuple[ClockDrift, ...] = ()
+    reads: int = 0
+    is_window_unknown: bool = False
+    """Several clock reads, and none of them fits the claim."""
+    whole_audit_s: float | None = None
+    tokens_claimed: float | None = None
+    ids_seen: int | None = None
+    batch: int = 1
+    tokens_per_pass: float = 1.0
+    neighbours_share: float | None = None
+    """Part of this process's cores that others used while measuring, 0 to 1; None where it is not known."""
+    probe_doubts: tuple[str, ...] = ()
+    """Why the session's probe cannot be trusted; empty when it can."""
+    peak_limit_flops_per_s: float | None = None
+    is_peak_limit_measured: bool = True
+    notes: tuple[str, ...] = ()
+    allow: frozenset[str] = frozenset()

@@ -1,0 +1,350 @@
+"""What the `roofline` fixture hands out: traffic, ceiling, decode, prefill, kernel, audit.
+
+It finds the device and hands the work to a trial or a hearing. It knows neither pytest nor any framework.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_roofline.amounts import held_objects, traffic_of
+from pytest_roofline.audit import Audit
+from pytest_roofline.bench import Bench
+from pytest_roofline.checks import CHECKS, Check
+from pytest_roofline.device import Device
+from pytest_roofline.errors import BogusMeasurement, RooflineUsageError
+from pytest_roofline.hearing import Hearing
+from pytest_roofline.protocol import Backend
+from pytest_roofline.result import NOT_MEASURED, Result, unmeasured_result
+from pytest_roofline.roofline import Ceiling
+from pytest_roofline.session import Session
+from pytest_roofline.settings import Settings
+from pytest_roofline.traffic import Traffic, declared_traffic
+from pytest_roofline.trial import Job, Trial
+from pytest_roofline.verdict import error_of
+
+
+class Instrument:
+    """Measures inference code against the roofline of the device it runs on.
+
+    `decode`, `prefill` and `kernel` run and time a step; `audit` watches timing code of the test's own. Each raises
+    BogusMeasurement for a figure that cannot be true; budgets are judged at the end of the test.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings | None = None,
+        *,
+        on_result: Callable[[Result], None] | None = None,
+        checks: Sequence[Check] = CHECKS,
+    ) -> None:
+        self._session = session
+        self._settings = settings or Settings()
+        self._on_result = on_result
+        self._checks = checks
+        self.results: list[Result] = []
+        self.audits: list[Audit] = []
+
+    def traffic(
+        self,
+        model: Any,
+        *,
+        batch: int | None = None,
+        context: int | None = None,
+        step: Callable[..., Any] | None = None,
+    ) -> Traffic:
+        """Bytes and FLOPs of one pass of `model`: a module, a Traffic, or a plain number of bytes per pass.
+
+        With `step` (runs one pass) the pass is traced, which sees experts, caches and lookups; without it the weights
+        are counted from the module alone.
+        """
+        return traffic_of(self._session.backends.loaded(), model, batch=batch, context=context, step=step)
+
+    def ceiling(
+        self,
+        traffic: Any,
+        *,
+        batch: int | None = None,
+        context: int | None = None,
+        tokens_per_pass: float = 1.0,
+        device: str | None = None,
+    ) -> Ceiling:
+        """The most tokens per second that the probed device allows for this traffic or model.
+
+        With ``--roofline=off`` nothing is probed, and nothing bounds it: the ceiling is infinite.
+        """
+        counted = self.traffic(traffic, batch=batch, context=context)
+        if self._settings.mode == "off":
+            return Ceiling(
+                traffic=counted,
+                bandwidth_bytes_per_s=math.inf,
+                bandwidth_source=NOT_MEASURED,
+                batch=batch or counted.batch or 1,
+                tokens_per_pass=tokens_per_pass,
+            )
+        chosen, backend = self._place(device, [traffic])
+        return self._bench(chosen, backend).ceiling(
+            counted, batch=batch or counted.batch or 1, tokens_per_pass=tokens_per_pass
+        )
+
+    def decode(
+        self,
+        step: Callable[..., Any],
+        *,
+        model: Any = None,
+        traffic: Any = None,
+        batch: int | None = None,
+        context: int | None = None,
+        tokens_per_pass: float | Callable[[Any], float] = 1,
+        reset: Callable[[], Any] | None = None,
+        passes_per_reset: int | None = None,
+        inputs: Any = None,
+        reference: Callable[..., Any] | None = None,
+        tamper: bool = False,
+        label: str | None = None,
+        max_time_s: float | None = None,
+        device: str | None = None,
+    ) -> Result:
+        """Time `step`, which runs one decode pass and returns its output, and hold it against the ceiling.
+
+        Give `model` (its bytes are traced) or `traffic` (a Traffic or bytes per pass). `context` is the length of the
+        KV cache at the start; `reset` brings it back there, untimed. `passes_per_reset` is the room in the cache: no
+        more passes run without a reset (64 in all where nothing is known). `inputs` gives fresh arguments per block.
+        """
+        if model is None and traffic is None:
+            raise RooflineUsageError(
+                "roofline.decode needs the bytes of a pass: model= (which is traced) or traffic= (bytes per pass)"
+            )
+        if reference is not None or tamper:
+            raise RooflineUsageError("reference= and tamper= are not available in this version; inputs= is")
+        job = Job(
+            kind="decode",
+            step=step,
+            label=label or _name(step),
+            model=model,
+            declared=traffic,
+            batch=_whole("batch", batch, 1),
+            context=_whole("context", context, 0),
+            tokens_per_pass=tokens_per_pass,
+            reset=reset,
+            passes_per_reset=_whole("passes_per_reset", passes_per_reset, 1),
+            inputs=inputs,
+            max_time_s=self._time(max_time_s),
+        )
+        return self._run(job, device)
+
+    def prefill(
+        self,
+        fn: Callable[..., Any],
+        *,
+        model: Any,
+        prompt_tokens: int,
+        batch: int = 1,
+        reset: Callable[[], Any] | None = None,
+        inputs: Any = None,
+        label: str | None = None,
+        max_time_s: float | None = None,
+        device: str | None = None,
+    ) -> Result:
+        """Time `fn`, which runs prompts of `prompt_tokens` per sequence, against the compute roof; reports TTFT.
+
+        `reset` empties the cache, untimed, before each call; without it the call is taken to be stateless (a fresh
+        cache, or none).
+        """
+        tokens = _whole("prompt_tokens", prompt_tokens, 1)
+        job = Job(
+            kind="prefill",
+            step=fn,
+            label=label or _name(fn),
+            model=model,
+            batch=_whole("batch", batch, 1),
+            context=0,
+            tokens_per_pass=float(tokens or 1),
+            reset=reset,
+            inputs=inputs,
+            is_stateless=reset is None,
+            max_time_s=self._time(max_time_s),
+        )
+        return self._run(job, device)
+
+    def kernel(
+        self,
+        fn: Callable[..., Any],
+        *,
+        bytes_read: float = 0,
+        bytes_written: float = 0,
+        flops: float = 0,
+        dtype: str | None = None,
+        inputs: Any = None,
+        cache: str = "cold",
+        label: str | None = None,
+        max_time_s: float | None = None,
+        device: str | None = None,
+    ) -> Result:
+        """Time one kernel that reads and writes the given bytes (traced where none are given).
+
+        ``cache="cold"`` rotates through `inputs` (argument tuples), or evicts between calls when one call's working
+        set is under four cache knees; ``cache="hot"`` judges against the measured cache rate, and says so.
+        """
+        if cache not in ("cold", "hot"):
+            raise RooflineUsageError(f"cache is {cache!r}; it must be 'cold' or 'hot'")
+        declared = None
+        if bytes_read != 0 or bytes_written != 0 or flops != 0:
+            declared = declared_traffic(bytes_read, bytes_written, flops=flops or None, dtype=dtype)
+        job = Job(
+            kind="kernel",
+            step=fn,
+            label=label or _name(fn),
+            declared=declared,
+            batch=1,
+            context=0,
+            inputs=inputs,
+            is_stateless=True,
+            is_hot=cache == "hot",
+            max_time_s=self._time(max_time_s),
+        )
+        return self._run(job, device)
+
+    def audit(
+        self,
+        *,
+        model: Any = None,
+        traffic: Any = None,
+        batch: int | None = None,
+        context: int | None = None,
+        tokens_per_pass: float | Callable[[Any], float] = 1,
+        label: str | None = None,
+        device: str | None = None,
+    ) -> Audit:
+        """Watch timing code of the test's own: ``with roofline.audit(...) as audit: ...; audit.claim(...)``.
+
+        Without `model` and `traffic` only clock and tokens are judged. The window of the claim is found from the
+        test's clock reads; ``with audit.window():`` states it exactly.
+        """
+        source = traffic if traffic is not None else model
+        counted = None if source is None else self.traffic(source, batch=batch, context=context)
+        chosen, backend = self._place(device, [model, traffic])
+        hearing = Hearing(
+            device=chosen,
+            bench_of=lambda: self._bench(chosen, backend),
+            traffic=counted,
+            label=label or "audit",
+            settings=self._settings,
+            keep=self._keep,
+            checks=self._checks,
+        )
+        audit = Audit(
+            backend=backend,
+            drains=self._session.backends.in_use,
+            judge=hearing.judge,
+            on_enter=hearing.enter,
+            on_abandon=hearing.leave,
+            frame=sys._getframe(1),
+            batch=_whole("batch", batch, 1) or (counted.batch if counted else None) or 1,
+            tokens_per_pass=tokens_per_pass,
+        )
+        self.audits.append(audit)
+        return audit
+
+    # -- the common path ----------------------------------------------------------------------------------------
+
+    def _run(self, job: Job, wanted: str | None) -> Result:
+        device, backend = self._place(wanted, [job.model, *held_objects(job.step), job.inputs])
+        trial = Trial(
+            job,
+            settings=self._settings,
+            backend=backend,
+            backends=self._session.backends.loaded(),
+            drains=self._session.backends.in_use(),
+            checks=self._checks,
+        )
+        if self._settings.mode == "off":
+            trial.loop.run(1)
+            return self._keep(unmeasured_result(job.kind, job.label, device, trial.loop.outputs))
+        with self._session.lock(device):
+            amounts = trial.look()
+            device = self._device_of_pass(device, amounts.device_id, wanted or self._settings.device)
+            result = trial.judge(amounts, self._bench(device, amounts.backend))
+        return self._keep(result)
+
+    def _device_of_pass(self, device: Device, touched: str | None, asked: str | None) -> Device:
+        """The device whose memory the pass touched; an error where another one was asked for."""
+        if touched is None or touched == device.id:
+            return device
+        found = self._session.find_device(touched)
+        if asked is not None and found.id != self._session.find_device(asked).id:
+            raise RooflineUsageError(
+                f"the step reads memory of {touched}, but {asked!r} was asked for: move the model, or drop device="
+            )
+        return found
+
+    def _place(self, wanted: str | None, holders: Sequence[Any]) -> tuple[Device, Backend]:
+        """The device that holds the bytes of the pass, and the backend that drives it.
+
+        What the model, the step or the inputs hold decides; else the marker's or option's device; else the session's
+        default. A model on another device than the one asked for is an error.
+        """
+        asked = wanted or self._settings.device
+        loaded = self._session.backends.loaded()
+        for holder in holders:
+            if holder is None:
+                continue
+            for backend in loaded:
+                found = backend.device_of(holder)
+                if found is None:
+                    continue
+                device = next((d for d in backend.devices() if d.id == found), None)
+                if device is None:
+                    device = self._session.find_device(found)
+                if asked is not None and self._session.find_device(asked).id != device.id:
+                    raise RooflineUsageError(
+                        f"the model is on {device.id}, but {asked!r} was asked for: move the model, or drop device="
+                    )
+                return device, backend
+        device = self._session.find_device(asked)
+        return device, self._session.backend_of(device)
+
+    def _bench(self, device: Device, backend: Backend) -> Bench:
+        return Bench(
+            device=device,
+            backend=backend,
+            backends=self._session.backends_of(device),
+            probe=self._session.probe(device),
+            limit=self._session.limit(device),
+        )
+
+    def _keep(self, result: Result) -> Result:
+        """Remember and report a result; a bogus one raises at once."""
+        self.results.append(result)
+        if self._on_result is not None:
+            self._on_result(result)
+        if result.verdict.outcome == "bogus":
+            raise error_of(result.evidence, result.verdict) or BogusMeasurement("bogus", result.verdict)
+        return result
+
+    def _time(self, max_time_s: float | None) -> float:
+        if max_time_s is None:
+            return self._settings.max_time_s
+        if (
+            isinstance(max_time_s, bool)
+            or not isinstance(max_time_s, (int, float))
+            or not 0 < max_time_s < float("inf")
+        ):
+            raise RooflineUsageError(f"max_time_s is {max_time_s!r}; it must be a positive number of seconds")
+        return float(max_time_s)
+
+
+def _whole(name: str, value: Any, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise RooflineUsageError(f"{name} is {value!r}; it must be a whole number, {least} or more")
+    return value
+
+
+def _name(step: Any) -> str:
+    return getattr(step, "__name__", None) or type(step).__name__

@@ -1,0 +1,179 @@
+"""One test in pytest's hands: whether it is ours, what it is told, and what its results make of its ending."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_roofline.options import MARKER, marker_of, resolve, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_roofline.device import Device
+    from pytest_roofline.instrument import Instrument
+    from pytest_roofline.outcome import Outcome
+    from pytest_roofline.probe import Probe
+    from pytest_roofline.session import Session
+    from pytest_roofline.settings import Settings
+
+FIXTURES = frozenset({"roofline", "roofline_device", "roofline_probe"})
+SESSION: pytest.StashKey[Session] = pytest.StashKey()
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+INSTRUMENT: pytest.StashKey[Instrument] = pytest.StashKey()
+ENDING: pytest.StashKey[BaseException] = pytest.StashKey()
+"""The exception that we end the test with; absent where its ending is its own."""
+
+
+def is_roofline(item: pytest.Item) -> bool:
+    """Whether a test measures: it uses one of the fixtures, or carries the marker."""
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker(MARKER) is not None
+
+
+# -- before the test ------------------------------------------------------------------------------------------------
+
+
+def session_of(config: pytest.Config) -> Session:
+    """The one session of this process, with the backends that hooks add; made when it is first asked for."""
+    if SESSION not in config.stash:
+        from pytest_roofline.protocol import Backend
+        from pytest_roofline.session import Session
+
+        def on_probe(probe: Probe) -> None:
+            config.hook.pytest_roofline_probe_finished(probe=probe)
+
+        answers = config.hook.pytest_roofline_backends(config=config)
+        backends = added("pytest_roofline_backends", answers, lambda value: isinstance(value, Backend), "a backend")
+        config.stash[SESSION] = Session(
+            added_backends=backends, specs_paths=resolve(config, "specs"), on_probe=on_probe
+        )
+    return config.stash[SESSION]
+
+
+def added(hook: str, answers: Sequence[Any], is_right: Any, what: str) -> list[Any]:
+    """The answers of all implementations of a hook in one list, each one validated."""
+    values = []
+    for answer in answers:
+        if not isinstance(answer, (list, tuple)):
+            raise pytest.UsageError(f"{hook} returned a {type(answer).__name__}; it must return a list, or None")
+        for value in answer:
+            if not is_right(value):
+                raise pytest.UsageError(f"{hook} returned {value!r}, which is not {what}")
+            values.append(value)
+    return values
+
+
+def prepare(item: pytest.Item) -> Settings:
+    """Settle what a test is told, before its fixtures are made: a wrong marker or an absent device ends it here."""
+    from pytest_roofline.errors import RooflineUsageError
+
+    try:
+        marker = marker_of(item)
+        settings = settings_of(item.config, marker)
+        item.stash[SETTINGS] = settings
+        if settings.mode != "off":
+            find_device(item.config, settings, is_marked=marker.device is not None)
+    except pytest.skip.Exception as skipped:
+        item.stash[ENDING] = skipped
+        raise
+    except (pytest.UsageError, RooflineUsageError) as error:
+        raise refusal(error) from None
+    return settings
+
+
+def find_device(config: pytest.Config, settings: Settings, *, is_marked: bool = False) -> Device:
+    """The device that the settings ask for. A marker's absent one skips the test; elsewhere that is an error."""
+    from pytest_roofline.errors import DeviceUnavailable
+
+    try:
+        device = session_of(config).find_device(settings.device)
+    except DeviceUnavailable as error:
+        if is_marked and settings.mode == "auto":
+            raise pytest.skip.Exception(str(error)) from None
+        raise
+    if settings.mode == "require" and device.is_cpu and settings.device is None:
+        raise DeviceUnavailable(
+            f"--roofline=require finds no accelerator, only {device.id} ({device.name}); "
+            "to measure on the CPU, name it: --roofline-device=cpu"
+        )
+    return device
+
+
+def refusal(error: Exception) -> BaseException:
+    """What ends a test with one clear message: the frames of a plugin would tell nobody anything."""
+    return pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False)
+
+
+# -- after its body ---------------------------------------------------------------------------------------------------
+
+
+def judge(item: pytest.Item, raised: BaseException | None) -> BaseException | None:
+    """Leave the record on the item, and say what the test ends with now."""
+    if SETTINGS not in item.stash or isinstance(raised, (pytest.skip.Exception, pytest.xfail.Exception)):
+        return raised
+    from pytest_roofline.outcome import outcome_of, properties_of
+
+    settings, instrument = item.stash[SETTINGS], item.stash.get(INSTRUMENT, None)
+    results = instrument.results if instrument is not None else []
+    outcome = outcome_of(results, instrument.audits if instrument is not None else [], settings, raised)
+    # A test that is run again keeps its item: its former record goes.
+    item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith("roofline")]
+    if results or outcome.error is not None or outcome.is_inconclusive:
+        item.user_properties += properties_of(outcome, results, settings.mode)
+    ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else outcome.error or raised
+    if ending is not None and ending is not raised:
+        item.stash[ENDING] = ending
+    elif ending is not None and not item.config.getoption("fulltrace"):
+        ending.__traceback__ = _without_own_frames(ending.__traceback__)
+    return ending
+
+
+def _inconclusive(outcome: Outcome, settings: Settings, raised: BaseException | None) -> BaseException | None:
+    from pytest_roofline.errors import InconclusiveMeasurement
+
+    if settings.inconclusive == "fail":
+        return raised or InconclusiveMeasurement(outcome.reason)
+    return None if settings.inconclusive == "pass" else pytest.skip.Exception(f"inconclusive: {outcome.reason}")
+
+
+def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """The frames of the test and of its step, without how this package called them; all, where it is all ours."""
+    own = os.path.dirname(__file__) + os.sep
+    kept = []
+    entry = traceback
+    while entry is not None:
+        if not entry.tb_frame.f_code.co_filename.startswith(own):
+            kept.append(entry)
+        entry = entry.tb_next
+    shown: TracebackType | None = None
+    for entry in reversed(kept):
+        shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return shown or traceback
+
+
+# -- its report -------------------------------------------------------------------------------------------------------
+
+
+def polish(item: pytest.Item, report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Let the report of a test that we ended point at the test, and be the message alone."""
+    from pytest_roofline.errors import RooflineError
+
+    shown: Any = report.longrepr
+    if excinfo.value is item.stash.get(ENDING, None):
+        file, line, _ = item.reportinfo()
+        place = os.fspath(file), (line or 0) + 1
+        if isinstance(shown, tuple):
+            report.longrepr = (*place, shown[2])
+            return
+        shown = excinfo.getrepr(style="value")
+        shown.reprtraceback.reprentries[-1].lines[:] = f"{type(excinfo.value).__name__}: {excinfo.value}".split("\n")
+        if shown.reprcrash is not None:
+            shown.reprcrash.path, shown.reprcrash.lineno = place
+        report.longrepr = shown
+    crash = getattr(shown, "reprcrash", None)
+    if crash is not None and isinstance(excinfo.value, RooflineError):
+        # The short summary has room for one line: the name of our module is no part of the message.
+        crash.message = crash.message.removeprefix(f"{type(excinfo.value).__module__}.")

@@ -1,0 +1,244 @@
+"""What the results of a test, and the way its body ended, make of the test. Knows no pytest; decides, raises nothing.
+
+Precedence: bogus, inconclusive, failed, passed. A bogus result has raised already; when the test caught that, it is
+the test's own business. Only an AssertionError whose last recorded comparison was of an undecided fraction, on the
+asserting line, becomes inconclusive: every other exception stays what it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_roofline.errors import (
+    AboveBand,
+    BelowCeiling,
+    BogusMeasurement,
+    InconclusiveMeasurement,
+    RooflineError,
+    RooflineUsageError,
+)
+from pytest_roofline.units import format_fraction
+from pytest_roofline.verdict import error_of
+
+if TYPE_CHECKING:
+    from pytest_roofline.audit import Audit
+    from pytest_roofline.result import Comparison, Result
+    from pytest_roofline.settings import Settings
+
+SCHEMA = 1
+CAUGHT: Final = "bogus (caught)"
+UNMEASURED: Final = "not measured"
+Standing = Literal["bogus", "bogus (caught)", "inconclusive", "failed", "passed", "not measured"]
+_PRECEDENCE: tuple[Standing, ...] = ("bogus", "inconclusive", "failed", "bogus (caught)", "passed", "not measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a test stands: in one word, in a reason where it is inconclusive, and result by result.
+
+    `error` is what the test has to fail with although its body ended well; None leaves the body's own ending.
+    """
+
+    standing: Standing
+    standings: tuple[Standing, ...] = ()
+    """Of each result, in their order."""
+    reason: str = ""
+    error: RooflineError | None = None
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether the policy for inconclusive tests applies."""
+        return self.standing == "inconclusive"
+
+
+def outcome_of(
+    results: Sequence[Result], audits: Sequence[Audit], settings: Settings, raised: BaseException | None = None
+) -> Outcome:
+    """Weigh the results of a test whose body ended with `raised`, or well."""
+    if settings.mode == "off":
+        return Outcome(standing=UNMEASURED, standings=tuple(UNMEASURED for _ in results))
+    if raised is not None:
+        return _of_exception(results, raised)
+    doubts = [_doubt(result, settings) for result in results]
+    standings: list[Standing] = [
+        "inconclusive" if doubt else _standing(result) for result, doubt in zip(results, doubts, strict=True)
+    ]
+    reasons = [doubt for doubt in doubts if doubt]
+    if any(audit.is_open for audit in audits):
+        reasons.append("an audit ended without a claim, so nothing could be judged: call audit.claim(...) in it")
+    if reasons:
+        return Outcome(standing="inconclusive", standings=tuple(standings), reason="; ".join(reasons))
+    if settings.is_budget_explicit and not results:
+        error = RooflineUsageError(
+            "the marker asks for at_least, but nothing was measured: call roofline.decode, prefill, kernel or audit "
+            "in the test"
+        )
+        return Outcome(standing="failed", error=error)
+    failed = [result for result in results if result.verdict.outcome == "failed"]
+    return Outcome(
+        standing=_worst(standings), standings=tuple(standings), error=_budget_error(failed) if failed else None
+    )
+
+
+def _of_exception(results: Sequence[Result], raised: BaseException) -> Outcome:
+    """The body raised: only doubt about the very fraction that was asserted changes anything."""
+    standings = [_standing(result) for result in results]
+    if isinstance(raised, BogusMeasurement):
+        # The one that came through is the last; those before it were caught.
+        if standings and standings[-1] == CAUGHT:
+            standings[-1] = "bogus"
+        return Outcome(standing="bogus", standings=tuple(standings))
+    if isinstance(raised, InconclusiveMeasurement):
+        return Outcome(standing="inconclusive", standings=tuple(standings), reason=_first_line(str(raised)))
+    asserted = None
+    if isinstance(raised, AssertionError) and not isinstance(raised, (BelowCeiling, AboveBand)):
+        asserted = asserted_comparison(results, raised)
+    if asserted is not None:
+        index, comparison = asserted
+        result = results[index]
+        if not comparison.is_decided or result.verdict.outcome == "inconclusive":
+            standings[index] = "inconclusive"
+            reason = _court_doubt(result) or _undecided(result, comparison)
+            return Outcome(standing="inconclusive", standings=tuple(standings), reason=reason)
+        standings[index] = "failed"
+    return Outcome(standing="failed", standings=tuple(standings))
+
+
+def _standing(result: Result) -> Standing:
+    if result.verdict.outcome == "bogus":
+        return CAUGHT  # whoever asks knows whether it came through
+    if result.fraction is not None and not result.fraction.is_measured:
+        return UNMEASURED
+    return result.verdict.outcome
+
+
+def _worst(standings: Sequence[Standing]) -> Standing:
+    return min(standings, key=_PRECEDENCE.index, default="passed")
+
+
+# -- doubt ----------------------------------------------------------------------------------------------------------
+
+
+def _doubt(result: Result, settings: Settings) -> str:
+    """Why this result of a test that ended well decides nothing; empty when it decides."""
+    if result.verdict.outcome == "bogus":
+        return ""
+    if found := _court_doubt(result):
+        return found
+    for comparison in result.fraction.comparisons if result.fraction is not None else ():
+        if not comparison.is_decided:
+            return _undecided(result, comparison)
+    budget = settings.at_least
+    if result.fraction is None and settings.is_budget_explicit and budget is not None and budget.judges(result.device):
+        asked = budget.for_device(result.device)
+        if asked is not None:
+            return (
+                f"{result.label}: there is no fraction to hold against at_least={asked:g}: "
+                "give model= or traffic=, so that the bytes of a pass are known"
+            )
+    return ""
+
+
+def _court_doubt(result: Result) -> str:
+    if result.verdict.outcome != "inconclusive":
+        return ""
+    return _first_line(str(error_of(result.evidence, result.verdict)))
+
+
+def _undecided(result: Result, comparison: Comparison) -> str:
+    bounds = result.fraction.bounds if result.fraction is not None else None
+    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if bounds else "not known"
+    return (
+        f"{result.label}: the fraction is {between}, which does not decide "
+        f"{comparison.operator} {format_fraction(comparison.other)}"
+    )
+
+
+def asserted_comparison(results: Sequence[Result], raised: BaseException) -> tuple[int, Comparison] | None:
+    """The comparison that an AssertionError is about, with the index of its result; None when it is about no fraction.
+
+    It was made in the statement that raised. Where that compares several fractions, the last false one decided.
+    """
+    place = _innermost(raised.__traceback__)
+    if place is None:
+        return None
+    file, line = place
+    lines = range(line, line + 1)
+    found: list[tuple[int, Comparison]] = []
+    for index, result in enumerate(results):
+        comparisons = result.fraction.comparisons if result.fraction is not None else []
+        near = [comparison for comparison in comparisons if comparison.where[0] == file]
+        if near and len(lines) == 1:
+            lines = statement_lines(file, line)
+        here = [comparison for comparison in near if comparison.where[1] in lines]
+        if here:
+            found.append((index, here[-1]))
+    false = [entry for entry in found if not entry[1].truth]
+    return (false or found)[-1] if found else None
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[str, int] | None:
+    place = None
+    while traceback is not None:
+        place = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return place
+
+
+def statement_lines(file: str, line: int) -> range:
+    """The lines of the innermost statement at this line: an assert may span several."""
+    lines = range(line, line + 1)
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return lines
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return lines
+
+
+def _budget_error(failed: Sequence[Result]) -> RooflineError | None:
+    """The first result's error; the others in a line each."""
+    error = error_of(failed[0].evidence, failed[0].verdict)
+    more = [error_of(result.evidence, result.verdict) for result in failed[1:]]
+    if not isinstance(error, (BelowCeiling, AboveBand)) or not more:
+        return error
+    lines = [f"  and {result.label}: {_first_line(str(other))}" for result, other in zip(failed[1:], more, strict=True)]
+    return type(error)("\n".join([str(error), *lines]), failed[0].verdict)
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+# -- what reports carry ---------------------------------------------------------------------------------------------
+
+
+def properties_of(outcome: Outcome, results: Sequence[Result], mode: str) -> list[tuple[str, str | float]]:
+    """The user properties of a test: JSON text under ``roofline`` and flat values, for JUnit XML and the controller."""
+    record = {
+        "schema": SCHEMA,
+        "mode": mode,
+        "verdict": outcome.standing,
+        "reason": outcome.reason,
+        "results": [
+            {**result.to_dict(), "standing": standing}
+            for result, standing in zip(results, outcome.standings, strict=True)
+        ],
+    }
+    flat: list[tuple[str, str | float]] = [("roofline.verdict", outcome.standing)]
+    measured = [result.fraction for result in results if result.fraction is not None and result.fraction.is_measured]
+    fractions = [float(fraction) for fraction in measured]
+    if fractions:
+        # A budget applies to every result, so the lowest one stands for the test.
+        flat.append(("roofline.fraction", min(fractions)))
+    if results:
+        flat.append(("roofline.device", ", ".join(dict.fromkeys(result.device.id for result in results))))
+    return [("roofline", json.dumps(record)), *flat]

@@ -1,0 +1,142 @@
+"""Pytest's door: wiring only. It is imported in every run of every project in the environment, so it imports little."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_roofline.fixtures import roofline, roofline_device, roofline_probe
+from pytest_roofline.item import is_roofline, judge, polish, prepare, session_of
+from pytest_roofline.options import Marker, add_options, check_options, resolve, settings_of
+from pytest_roofline.report.tally import Tally
+
+__all__ = ["roofline", "roofline_device", "roofline_probe"]
+
+TALLY: pytest.StashKey[Tally] = pytest.StashKey()
+WORDS: dict[str, tuple[str, tuple[str, dict[str, bool]]]] = {
+    "bogus": ("B", ("BOGUS", {"red": True})),
+    "inconclusive": ("I", ("INCONCLUSIVE", {"yellow": True})),
+}
+NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan")
+NOTHING_MEASURED = "--roofline=require: no roofline test measured anything"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini keys."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Hooks that others implement."""
+    from pytest_roofline import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker; a wrong option ends the session here."""
+    config.addinivalue_line("markers", Marker.help_line())
+    check_options(config)
+    config.stash[TALLY] = Tally()
+    config.pluginmanager.register(config.stash[TALLY], "roofline-tally")
+
+
+def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, items: Sequence[pytest.Item]) -> str | None:
+    """Say where will be measured, if anything will be."""
+    if config.getoption("collectonly") or config.get_verbosity() < -1 or not any(map(is_roofline, items)):
+        return None
+    from pytest_roofline.errors import RooflineUsageError
+    from pytest_roofline.report.terminal import header_line
+
+    config.stash[TALLY].is_header_shown = True
+    settings = settings_of(config)
+    if settings.mode == "off":
+        return header_line("off")
+    try:
+        device = session_of(config).find_device(settings.device)
+    except (pytest.UsageError, RooflineUsageError) as error:
+        return f"roofline: {error}"  # the tests themselves fail by it, each at its own place
+    return header_line(settings.mode, device.id, device.name, is_named=settings.device is not None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A wrong marker or an absent device ends the test before anything is made for it."""
+    if is_roofline(item):
+        prepare(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Judge the test by its results, however its body ended; an interruption is no ending."""
+    value: object = None
+    ending: BaseException | None = None
+    try:
+        value = yield
+    except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
+        raise
+    except BaseException as error:
+        ending = error
+    try:
+        ending = judge(item, ending)
+        if ending is not None:
+            raise ending
+    finally:
+        del ending  # its traceback holds this frame
+    return value
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where we ended a test, let its report speak of the test and not of us."""
+    report = yield
+    if call.excinfo is not None and call.when != "teardown" and is_roofline(item):
+        polish(item, report, call.excinfo)
+    return report
+
+
+def pytest_report_teststatus(report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+    """Letter and word of a bogus or inconclusive test; outcome and category stay pytest's."""
+    if report.when != "call" or hasattr(report, "wasxfail"):
+        return None
+    standing = dict(report.user_properties).get("roofline.verdict")
+    if standing not in WORDS or (standing == "bogus" and not report.failed):
+        return None
+    letter, word = WORDS[standing]
+    # The short summary of pytest before 8.3 knows no word with a colour.
+    return report.outcome, letter, word if pytest.version_tuple >= (8, 3) else word[0]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With --roofline=require a run that measured nothing is an error."""
+    config = session.config
+    is_worker = hasattr(config, "workerinput")
+    if is_worker or resolve(config, "mode") != "require" or any(config.getoption(name, False) for name in NOT_RUNS):
+        return
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        tally = config.stash[TALLY]
+        tally.has_measured_nothing = not tally.has_measured()
+        if tally.has_measured_nothing:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The table, the inconclusive tests, and how many were not judged."""
+    tally = config.stash[TALLY]
+    if tally.texts and config.get_verbosity() > -2:
+        from pytest_roofline.report.terminal import header_lines, summary_lines
+
+        records = tally.records()
+        is_named = resolve(config, "device") is not None
+        header = [] if tally.is_header_shown else header_lines(records, is_named=is_named)
+        terminalreporter.section("roofline")
+        for line in [*header, *summary_lines(records)]:
+            terminalreporter.write_line(line)
+        # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
+        terminalreporter.stats.get("skipped", []).sort(key=lambda report: bool(pytest_report_teststatus(report)))
+    if tally.has_measured_nothing:
+        terminalreporter.write_line(f"ERROR: {NOTHING_MEASURED}", red=True)

@@ -1,0 +1,189 @@
+"""What the workshop knows of a framework: a few verbs, which a fake can implement as well as a GPU can.
+
+A backend owns the clock. Everything above it asks `clock()` and never `time`, so that the same code runs on a
+virtual clock. All times are seconds on that clock; it never goes backwards and nobody outside can patch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from pytest_roofline.device import Device, Pattern
+from pytest_roofline.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One way to run an access pattern over buffers that hold written, random data.
+
+    `launch()` does it once and may return before the device has finished. `bytes_per_launch` counts a read of n as
+    n, a write as n, a copy as 2n, a triad as 3n (write-allocate is not counted). `working_set_bytes` is the distinct
+    memory that one launch touches.
+    """
+
+    name: str
+    pattern: Pattern
+    bytes_per_launch: float
+    working_set_bytes: float
+    launch: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The state of a device around a measurement; None means not known."""
+
+    clock_hz: float | None = None
+    max_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
+    """Other processes on this device, as text."""
+    load_average: float | None = None
+    threads: int | None = None
+    machine_busy_s: float | None = None
+    """Processor seconds that anybody used since the machine started, on the cores that this process may use."""
+    process_busy_s: float | None = None
+    """Processor seconds that this process used."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Builtin types only."""
+        return {
+            "clock_hz": self.clock_hz,
+            "max_clock_hz": self.max_clock_hz,
+            "memory_clock_hz": self.memory_clock_hz,
+            "power_w": self.power_w,
+            "temperature_c": self.temperature_c,
+            "throttle_reasons": list(self.throttle_reasons),
+            "neighbours": list(self.neighbours),
+            "load_average": self.load_average,
+            "threads": self.threads,
+        }
+
+
+class Marker(Protocol):
+    """A tiny operation queued behind everything that was submitted before it."""
+
+    def finished_s(self) -> float:
+        """Wait until the device has reached the marker; when that was, on the backend's clock."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """What forcing the outputs of a pass showed."""
+
+    arrays: int = 0
+    ids: int | None = None
+    """Number of integer ids among the outputs; None when none were returned."""
+    notes: tuple[str, ...] = ()
+    """Arrays that were deleted or donated, and so could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """One step to look at: called once, not timed."""
+
+    step: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    model: Any = None
+    batch: int | None = None
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What one traced step did: its traffic, what it returned, and the devices whose memory it touched."""
+
+    traffic: Traffic
+    outputs: Any = None
+    device_ids: tuple[str, ...] = ()
+    context_room: int | None = None
+    """Tokens that still fit into a static cache seen in the step; None when no such cache was seen."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One framework, or the bare CPU, or a fake."""
+
+    name: str
+
+    def devices(self) -> Sequence[Device]:
+        """Every device that this backend can measure on, its preferred one first."""
+        ...
+
+    def clock(self) -> float:
+        """Seconds on the private monotonic clock, bound when the backend was imported."""
+        ...
+
+    def threads(self, device: Device) -> int | None:
+        """Threads that the framework uses now on this device; None where threads are not a setting."""
+        ...
+
+    def free_memory_bytes(self, device: Device) -> float:
+        """Memory that buffers may take now."""
+        ...
+
+    def kernels(self, device: Device, pattern: Pattern, working_set_bytes: float) -> Sequence[Kernel]:
+        """Every kernel for the pattern, over buffers of that total size; raises MemoryError when they do not fit.
+
+        Buffers live as long as the kernels do. Kernels differ in code, not in what they count.
+        """
+        ...
+
+    def matmul(self, device: Device, dtype: str, size: int) -> Callable[[], object]:
+        """A square matrix product (2 * size**3 FLOPs) on random data; raises RooflineUsageError for no such dtype."""
+        ...
+
+    def has_context(self) -> bool:
+        """Whether this process already uses the framework: only then is it drained, and none is ever created."""
+        ...
+
+    def drain(self) -> None:
+        """Wait until every stream of every device in use is idle, and anything dropped unread has run too.
+
+        Raises RooflineUsageError inside graph capture, where waiting is not possible.
+        """
+        ...
+
+    def submit(self, output: Any) -> None:
+        """Hand a lazy framework the graph of this pass without waiting; eager frameworks do nothing."""
+        ...
+
+    def force(self, output: Any) -> Forced:
+        """Evaluate every array of this framework in the output and read one element of each to the host."""
+        ...
+
+    def mark(self) -> Marker | None:
+        """Queue a marker behind what was submitted so far, without waiting; None where nothing can be pending."""
+        ...
+
+    def device_of(self, obj: Any) -> str | None:
+        """Id of the device that holds this model or array (a list: its first); None when it is of another framework."""
+        ...
+
+    def trace(self, request: TraceRequest) -> Trace | None:
+        """Run the step once and account for its bytes; None when this framework cannot."""
+        ...
+
+    def conditions(self, device: Device) -> Conditions:
+        """Clocks, power, neighbours: whatever can be read cheaply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedClock:
+    """A public clock that test code may read: where it lives and what its readings are worth in seconds.
+
+    A backend on a virtual clock may have a method ``public_clocks() -> Sequence[WatchedClock]``, the clocks of its
+    host: an audit puts their `read` in the place of the real ones for as long as it lasts. The method is no part of
+    `Backend`, and others lack it: ``getattr(backend, "public_clocks", None)``.
+    """
+
+    module: str
+    name: str
+    seconds_per_unit: float
+    read: Callable[[], float] = field(compare=False)

@@ -1,0 +1,1 @@
+"""Reports: rounding and formatting happen here alone."""

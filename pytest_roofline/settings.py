@@ -1,0 +1,100 @@
+"""What a measurement may be told, in one frozen record: options, ini, environment and marker all end here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from pytest_roofline.checks.evidence import CHECK_NAMES
+from pytest_roofline.device import Device
+from pytest_roofline.errors import RooflineUsageError
+
+Mode = Literal["auto", "off", "require"]
+Policy = Literal["skip", "fail", "pass"]
+MAX_TIME_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A fraction of the ceiling, for every device or by device pattern: ``{"H200*": 0.7, "cpu": 0.3}``."""
+
+    by_pattern: tuple[tuple[str, float], ...] = ()
+
+    def for_device(self, device: Device) -> float | None:
+        """The figure for this device; None when no pattern fits. The longest pattern that fits wins."""
+        fits = [(pattern, value) for pattern, value in self.by_pattern if matches(pattern, device)]
+        return max(fits, key=lambda item: len(item[0]))[1] if fits else None
+
+    def judges(self, device: Device) -> bool:
+        """Whether the figure may be judged here: a CPU is judged only where an entry names it.
+
+        A plain ``at_least=0.6`` was written with an accelerator in mind; on a runner without one it is reported.
+        """
+        if not device.is_cpu:
+            return True
+        return any(pattern != "*" and matches(pattern, device) for pattern, _ in self.by_pattern)
+
+
+def matches(pattern: str, device: Device) -> bool:
+    """Whether a device pattern fits: its id, its kind, its name, or its name without the vendor; case is ignored."""
+    pattern = pattern.lower()
+    name = device.name.lower()
+    names = {device.id, device.kind, name}
+    if device.vendor and name.startswith(device.vendor.lower()):
+        names.add(name[len(device.vendor) :].strip())
+    return any(fnmatchcase(candidate, pattern) for candidate in names)
+
+
+def parse_budget(value: object, where: str) -> Budget | None:
+    """Read `at_least` or `at_most`: a number, a mapping from device pattern to number, or None.
+
+    `where` names the place for the error text. Fractions are between 0 and 1 (1.0 is 100 % of the ceiling); an
+    `at_least` above 1 could never pass, so it is refused.
+    """
+    if value is None:
+        return None
+    items = value.items() if isinstance(value, Mapping) else [("*", value)]
+    pairs = []
+    for pattern, figure in items:
+        if isinstance(figure, bool) or not isinstance(figure, (int, float)) or not 0 < figure <= 1:
+            raise RooflineUsageError(
+                f"{where}: {figure!r} is no fraction of the ceiling; it must be a number above 0 and up to 1 "
+                "(0.6 is 60 %), or a mapping from device pattern to such numbers"
+            )
+        if not isinstance(pattern, str) or not pattern:
+            raise RooflineUsageError(f"{where}: {pattern!r} is no device pattern; examples: 'H200*', 'cuda:0', 'cpu'")
+        pairs.append((pattern, float(figure)))
+    if not pairs:
+        raise RooflineUsageError(f"{where}: an empty mapping budgets nothing; give at least one device pattern")
+    return Budget(by_pattern=tuple(pairs))
+
+
+def parse_allow(value: object, where: str) -> frozenset[str]:
+    """Names of checks that may not decide; an unknown one is an error that lists the known ones."""
+    names = (
+        [value] if isinstance(value, str) else list(value) if isinstance(value, (tuple, list, set, frozenset)) else None
+    )
+    if names is None:
+        raise RooflineUsageError(f"{where}: allow is {value!r}; give a tuple of names of checks")
+    unknown = sorted(str(name) for name in names if name not in CHECK_NAMES)
+    if unknown:
+        raise RooflineUsageError(f"{where}: no check is named {', '.join(unknown)}; known: {', '.join(CHECK_NAMES)}")
+    return frozenset(names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How measurements are made and judged in one test."""
+
+    mode: Mode = "auto"
+    device: str | None = None
+    at_least: Budget | None = None
+    at_most: Budget | None = None
+    is_budget_explicit: bool = False
+    """Whether `at_least` came from a marker, so that a test without any result is an error."""
+    max_time_s: float = MAX_TIME_S
+    inconclusive: Policy = "skip"
+    allow: frozenset[str] = field(default_factory=frozenset)
+    specs: tuple[str, ...] = ()

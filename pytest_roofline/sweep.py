@@ -1,0 +1,227 @@
+"""The read pattern over growing sets: how fast, how steady, and up to which size caches help.
+
+All sizes are read close together in time, then all of them again. A rate is compared with the largest sets of
+the *same* round, because the bandwidth of a shared host moves by half within a minute; pair by pair it hardly
+does. Windows of all sizes are about equally long: on a busy processor a short one slips through between two
+interruptions, and a size that is read in short windows would look like a cached one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import median
+
+from pytest_roofline.contest import Entrant
+from pytest_roofline.device import Device, Pattern
+from pytest_roofline.errors import MeasurementError
+from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction
+
+_TOLERANCE = 1.05
+_FALLING = 1.1
+_SPREAD = 0.30
+_CACHES = 4
+"""A set of so many caches is read from memory, even if smaller ones were faster still."""
+_ROUNDS = 15
+_LEAST_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """The rate of one pattern over one working set, bytes/s: see `without_rises` for what noise may not do to it."""
+
+    working_set_bytes: float
+    pattern: Pattern
+    bytes_per_s: float
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The points by size, the median rate of the two largest sets, and how steady that was.
+
+    `spread` is what the middle half of the rounds covers, as a fraction of the plateau. `is_falling`: whether the
+    second largest set was still clearly faster than the largest one.
+    """
+
+    points: tuple[SweepPoint, ...]
+    plateau_bytes_per_s: float
+    spread: float
+    is_falling: bool
+    top_rates: tuple[tuple[float, float], ...]
+    """Size and rate of every window of the two largest sets, and of the companion."""
+
+    @property
+    def knee_bytes(self) -> float:
+        """The knee of these points."""
+        return knee_bytes(
+            [(point.working_set_bytes, point.bytes_per_s) for point in self.points], self.plateau_bytes_per_s
+        )
+
+    def doubts(self, reported_cache_bytes: float | None, credible_cache_bytes: float) -> list[str]:
+        """Why it cannot be trusted that the largest sets were read from memory; empty when it can."""
+        largest = format_bytes(self.points[-1].working_set_bytes)
+        known = (
+            "of unknown size" if reported_cache_bytes is None else f"reported as {format_bytes(reported_cache_bytes)}"
+        )
+        start = f"not trusted: the largest set was {largest}, the cache is {known}, and"
+        past = self.points[-1].working_set_bytes / credible_cache_bytes if credible_cache_bytes else 0.0
+        doubts = []
+        if self.is_falling and past < _CACHES:
+            doubts.append(f"{start} the rate had not become flat")
+        elif not self.knee_bytes and credible_cache_bytes and past < 1:
+            doubts.append(f"{start} no set was slower than another: all of them may have been in the cache")
+        if not all(isfinite(point.bytes_per_s) for point in self.points):
+            doubts.append("not trusted: a rate was not finite, so the clock did not advance")
+        return doubts
+
+    def busy_note(self) -> str | None:
+        """That the machine did other things besides, where it shows; what is judged by the ruler does not mind."""
+        if self.spread <= _SPREAD:
+            return None
+        return (
+            f"busy: the rate of the largest sets moved by {format_fraction(self.spread)} between rounds around "
+            f"{format_bytes_per_s(self.plateau_bytes_per_s)}; a fraction is taken against readings from just before "
+            "and after, so this decides nothing"
+        )
+
+
+def knee_bytes(points: Iterable[tuple[float, float]], plateau_bytes_per_s: float) -> float:
+    """The smallest K, in bytes, for which every (size W, rate) satisfies ``rate <= 1.05 * plateau / (1 - K / W)``.
+
+    Of a set W at most K bytes can have come from a cache if no set was ever read faster than that allows. 0
+    when no point exceeds the plateau by over 5 %. For W <= K the inequality bounds nothing: any rate
+    satisfies it. MeasurementError when the plateau is no positive finite rate.
+    """
+    if not (isfinite(plateau_bytes_per_s) and plateau_bytes_per_s > 0):
+        raise MeasurementError(f"a plateau of {plateau_bytes_per_s} bytes/s has no cache knee")
+    bound = _TOLERANCE * plateau_bytes_per_s
+    return max((size * (1 - bound / rate) for size, rate in points if rate > bound), default=0.0)
+
+
+def without_rises(ratios: Sequence[float]) -> list[float]:
+    """Rates by growing size, with what rises after the fastest of them averaged away.
+
+    Of a larger set a cache holds no larger part. So where a larger set seems faster than a smaller one (both beyond
+    the size that is fastest of all: before it, starting a launch costs more than the reading), it was measured in a
+    better moment, and both get the mean of the two (isotonic regression). Without this, one bad moment of a busy
+    machine would make a cache.
+    """
+    peak = max(range(len(ratios)), key=ratios.__getitem__)
+    pools: list[tuple[float, int]] = []
+    for ratio in ratios[peak:]:
+        mean, count = ratio, 1
+        while pools and mean > pools[-1][0]:
+            other, others = pools.pop()
+            mean, count = (mean * count + other * others) / (count + others), count + others
+        pools.append((mean, count))
+    return [*ratios[:peak], *(mean for mean, count in pools for _ in range(count))]
+
+
+def _is_falling(smaller: Sequence[float], larger: Sequence[float]) -> bool:
+    """Whether the smaller of two sets was clearly faster: in the middle round, and somewhat in three of four."""
+    ratios = sorted(one / other for one, other in zip(smaller, larger, strict=True))
+    return median(ratios) > _FALLING and ratios[len(ratios) // 4] > _TOLERANCE
+
+
+class Sweeper:
+    """One kernel per size, run in rounds until the time is used up.
+
+    `add` makes the kernel for a size, or None when it cannot be had. `grown`: one rate by size, from when the sets
+    grew. It stands for the sizes that are not read again.
+    """
+
+    def __init__(
+        self, device: Device, grown: Mapping[int, Entrant], add: Callable[[int], Entrant | None], until_s: float
+    ) -> None:
+        self.device = device
+        self.grown = grown
+        self.until_s = until_s
+        self.notes: list[str] = []
+        self.runners: dict[int, Entrant] = {}
+        self.companion: Entrant | None = None
+        """Runs once in every round, so that its best rate is not that of one moment."""
+        self._add = add
+        self._clock = next(iter(grown.values())).backend.clock
+
+    def has_time(self, needed_s: float = 0.0) -> bool:
+        """Whether so many seconds are left."""
+        return self._clock() + needed_s <= self.until_s
+
+    def prepare(self, sizes: Iterable[int]) -> None:
+        """Make the sets, the largest first; the two largest ones whatever the time."""
+        wanted = sorted(sizes, reverse=True)
+        for size in wanted:
+            if len(self.runners) < 2 or self.has_time():
+                self._enter(size)
+        if len(self.runners) < len(wanted):
+            self.notes.append(f"{len(wanted) - len(self.runners)} sizes of the sweep were read only once: no time")
+
+    def _enter(self, size: int) -> None:
+        entrant = self._add(size)
+        if entrant is not None:
+            self.runners[size] = entrant
+
+    def run(self) -> Sweep:
+        """Rounds over all sizes; two of them at least, then as many as there is time for."""
+        if not self.runners:
+            raise MeasurementError("; ".join(self.notes) or f"no set could be read on {self.device.id}")
+        top = sorted(self.runners)[-2:]
+        ratios: dict[int, list[float]] = {}
+        plateaus: list[float] = []
+        beside: list[tuple[float, float]] = []
+        for number in range(_ROUNDS):
+            needed_s = sum(entrant.window_s for entrant in self.runners.values())
+            if number >= _LEAST_ROUNDS and not self.has_time(needed_s):
+                break
+            rates = {size: runner.run() for size, runner in self.runners.items()}
+            if self.companion is not None:
+                beside.append((self.companion.kernel.working_set_bytes, self.companion.run()))
+            plateaus.append(sum(rates[size] for size in top) / len(top))
+            for size, rate in rates.items():
+                ratios.setdefault(size, []).append(rate / plateaus[-1])
+            if number == 0:
+                self._refine(rates)
+        plateau = median(plateaus)
+        if not (isfinite(plateau) and plateau > 0):
+            raise MeasurementError(f"{self.device.id}: the clock did not advance while memory was read")
+        ordered = sorted(plateaus)
+        quarter = len(ordered) // 4
+        sizes = sorted(ratios)
+        fitted = without_rises([median(ratios[size]) for size in sizes])
+        points = [self._point(self.runners[size], ratio * plateau) for size, ratio in zip(sizes, fitted, strict=True)]
+        largest = self.grown[max(self.grown)].best_bytes_per_s
+        points += [
+            self._point(entrant, entrant.best_bytes_per_s / largest * plateau)
+            for size, entrant in self.grown.items()
+            if size not in ratios
+        ]
+        return Sweep(
+            points=tuple(sorted(points, key=lambda point: point.working_set_bytes)),
+            plateau_bytes_per_s=plateau,
+            spread=(ordered[-1 - quarter] - ordered[quarter]) / plateau,
+            is_falling=len(top) < 2 or _is_falling(*(ratios[size] for size in top)),
+            top_rates=(
+                *(
+                    (self.runners[size].kernel.working_set_bytes, rate)
+                    for size in top
+                    for rate in self.runners[size].rates
+                ),
+                *beside,
+            ),
+        )
+
+    def _point(self, entrant: Entrant, rate: float) -> SweepPoint:
+        return SweepPoint(
+            working_set_bytes=entrant.kernel.working_set_bytes, pattern="read", bytes_per_s=rate, kernel=entrant.name
+        )
+
+    def _refine(self, rates: Mapping[int, float]) -> None:
+        """Half-way sizes around the bend that the first round showed."""
+        largest = max(rates)
+        knee = knee_bytes([(float(size), rate) for size, rate in rates.items()], rates[largest])
+        for size in sorted(rates):
+            between = size * 3 // 2
+            if knee / 2 < size < min(4 * knee, largest) and between not in rates and self.has_time():
+                self._enter(between)

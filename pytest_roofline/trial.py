@@ -1,0 +1,251 @@
+"""One measurement of a step, from its bytes to its verdict: what decode, prefill and kernel have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_roofline.amounts import Amounts, find_amounts
+from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu_of, neighbours_share
+from pytest_roofline.checks import CHECKS, Check
+from pytest_roofline.checks.ceiling import memory_bytes
+from pytest_roofline.checks.evidence import Evidence, Kind
+from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.eviction import SeparateLoop, cold_loop, rotated_bytes
+from pytest_roofline.loop import Loop
+from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront, is_suspicious
+from pytest_roofline.protocol import Backend
+from pytest_roofline.result import Result
+from pytest_roofline.settings import Settings
+from pytest_roofline.stopping import UntilDecided
+from pytest_roofline.units import format_bytes
+from pytest_roofline.verdict import judge
+
+KNEES_OF_A_COLD_KERNEL = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the caller asked for."""
+
+    kind: Kind
+    step: Callable[..., Any]
+    label: str
+    model: Any = None
+    declared: Any = None
+    batch: int | None = None
+    context: int | None = None
+    tokens_per_pass: float | Callable[[Any], float] = 1
+    reset: Callable[[], Any] | None = None
+    passes_per_reset: int | None = None
+    inputs: Any = None
+    is_stateless: bool = False
+    is_hot: bool = False
+    max_time_s: float = 10.0
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether calls, not tokens, are measured."""
+        return self.kind == "kernel"
+
+
+class Trial:
+    """Runs one job. `bench_of` is asked once the framework and the device of the pass are known."""
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        settings: Settings,
+        backend: Backend,
+        backends: Sequence[Backend],
+        drains: Sequence[Backend],
+        checks: Sequence[Check] = CHECKS,
+    ) -> None:
+        self._job = job
+        self._settings = settings
+        self._backend = backend
+        self._backends = backends
+        self._checks = checks
+        self._start = 0.0
+        self._pass_s = 0.0
+        self.loop = Loop(
+            job.step,
+            backend=backend,
+            drains=drains,
+            inputs=job.inputs,
+            reset=job.reset,
+            passes_per_reset=job.passes_per_reset,
+            is_stateless=job.is_stateless,
+            rotates=job.is_kernel and not job.is_hot and rotated_bytes(job.inputs, 1.0) is not None,
+            may_return_nothing=job.is_kernel,
+        )
+
+    def look(self) -> Amounts:
+        """Run the step once, untimed: its bytes, its outputs, its framework and its device."""
+        job = self._job
+        prepare = getattr(self._backend, "prepare", None)
+        if prepare is not None:
+            prepare()  # imports and compilation of the tool's own are not the step's time
+        self._start = self._backend.clock()
+        amounts = find_amounts(
+            self.loop,
+            job.step,
+            backends=self._backends,
+            backend=self._backend,
+            model=job.model,
+            declared=job.declared,
+            batch=job.batch,
+            context=job.context,
+            may_return_nothing=job.is_kernel,
+        )
+        self._backend = amounts.backend
+        self.loop.use(amounts.backend)
+        self._pass_s = self._backend.clock() - self._start
+        return amounts
+
+    def judge(self, amounts: Amounts, bench: Bench) -> Result:
+        """Time the loop against the bench's ruler and call the court."""
+        try:
+            return self._judge(amounts, bench)
+        finally:
+            # The device is the next test's now, whatever happened here.
+            self.loop.drain()
+
+    def _judge(self, amounts: Amounts, bench: Bench) -> Result:
+        job = self._job
+        tokens_per_pass = tokens_of_a_pass(job.tokens_per_pass, amounts.outputs)
+        budgets = budgets_for(self._settings, bench.device)
+        notes = [*amounts.notes, *([budgets.note] if budgets.note else [])]
+        loop: Any = self.loop
+        traffic, knee = amounts.traffic, bench.probe.cache_knee_bytes
+        if job.is_kernel and not job.is_hot:
+            traffic, loop, knee, note = self._cool(amounts, bench)
+            notes += [note] if note else []
+        elif self.loop.has_reset and (job.kind == "prefill" or self.loop.room == 1):
+            # Blocks of several passes do not fit between two resets: each pass is timed by itself.
+            loop = SeparateLoop(self.loop, lambda: None)
+        ceiling = bench.ceiling(
+            traffic,
+            batch=amounts.batch,
+            tokens_per_pass=tokens_per_pass,
+            is_hot=job.is_hot,
+            is_prefill=job.kind == "prefill",
+        )
+        clock = bench.backend.clock
+        begun, before = clock(), bench.backend.conditions(bench.device)
+        with HotGauge(bench.probe) if job.is_hot else bench.ruler(traffic) as gauge:
+            timing = Measurement(
+                loop,
+                traffic=traffic,
+                ruler=gauge,
+                clock=clock,
+                # The pass that was looked at is the one that may exceed the time; if it did, no other is begun.
+                deadline_s=clock() + (job.max_time_s if self._pass_s <= job.max_time_s else 0.0),
+                context=float(amounts.context),
+                compute_s=ceiling.compute_s,
+                criterion=UntilDecided(budgets.at_least, budgets.at_most),
+                keep_back=ALTERNATIONS if bench.limit.is_measured else 0,
+            ).run()
+        after = bench.backend.conditions(bench.device)
+        has_ids = amounts.ids_per_pass is not None and not job.is_kernel
+        evidence = Evidence(
+            kind=job.kind,
+            label=job.label,
+            ceiling=ceiling,
+            traffic=traffic,
+            declared=amounts.declared,
+            traced=amounts.traced,
+            limit=bench.limit,
+            knee_bytes=knee,
+            samples=timing.samples,
+            fraction=timing.interval,
+            at_least=budgets.at_least,
+            at_most=budgets.at_most,
+            is_cache_hot=job.is_hot,
+            timed_out=timing.timed_out,
+            tokens_claimed=tokens_per_pass * amounts.batch if has_ids and job.kind == "decode" else None,
+            ids_seen=amounts.ids_per_pass if has_ids else None,
+            batch=amounts.batch,
+            tokens_per_pass=tokens_per_pass,
+            peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
+            is_peak_limit_measured=bench.is_peak_limit_measured,
+            neighbours_share=neighbours_share(before, after, clock() - begun, bench.device.compute_units),
+            probe_doubts=bench.doubts,
+            allow=self._settings.allow,
+        )
+        evidence = self._confronted(evidence, loop, bench, timing)
+        return self._result(evidence, bench, timing, notes, amounts)
+
+    def _cool(self, amounts: Amounts, bench: Bench) -> tuple[Any, Any, float, str | None]:
+        """Keep a kernel's caches cold: past four knees nothing is needed, inputs may rotate, else evict."""
+        traffic, knee = amounts.traffic, bench.probe.cache_knee_bytes
+        footprint, needed = traffic.footprint_bytes, KNEES_OF_A_COLD_KERNEL * knee
+        rotated = rotated_bytes(self._job.inputs, footprint)
+        if rotated is not None and rotated >= needed:
+            note = f"{format_bytes(rotated)} of inputs are rotated, over {KNEES_OF_A_COLD_KERNEL} cache knees"
+            return replace(traffic, working_set_bytes=rotated), self.loop, knee, note
+        if footprint >= needed:
+            return traffic, self.loop, knee, None
+        note = (
+            f"a call touches {format_bytes(footprint)}, under {KNEES_OF_A_COLD_KERNEL} cache knees "
+            f"({format_bytes(needed)}): the caches are evicted between calls, outside the timed span; launch and drain "
+            "of each call are inside"
+        )
+        # What is read comes from memory then; what is written may still lie in cache when the clock stops.
+        written = min(knee, traffic.written_bytes_per_pass)
+        return traffic, cold_loop(self.loop, bench.device, bench.backends, needed), written, note
+
+    def _confronted(self, evidence: Evidence, loop: Any, bench: Bench, timing: Timing) -> Evidence:
+        """Before anyone is accused without a sheet: best-of-all probes and blocks, five times in turn."""
+        needed = memory_bytes(evidence)
+        if needed is None or not is_suspicious(evidence.limit, needed, timing.samples):
+            return evidence
+        passes = timing.samples[-1].passes
+        if loop.room_left is not None and not loop.has_reset:
+            passes = max(1, min(passes, loop.room_left // ALTERNATIONS))
+        with bench.best_of_all() as best:
+            return replace(evidence, confrontation=confront(loop, best, passes, needed))
+
+    def _result(
+        self, evidence: Evidence, bench: Bench, timing: Timing, notes: Sequence[str], amounts: Amounts
+    ) -> Result:
+        verdict = judge(evidence, timing.fraction, self._checks)
+        step_s = timing.step_s if timing.step_s is not None and timing.step_s > 0 else None
+        rate = evidence.batch * evidence.tokens_per_pass / step_s if step_s else None
+        traffic = evidence.traffic
+        return Result(
+            kind=evidence.kind,
+            label=evidence.label,
+            device=bench.device,
+            fraction=fraction_of(evidence, verdict, step_s),
+            mbu=mbu_of(bench.device, traffic, step_s),
+            step_s=step_s,
+            fixed_s=timing.fixed_s,
+            tokens_per_s=rate,
+            tokens_per_s_per_user=rate / evidence.batch if rate else None,
+            bytes_per_s=traffic.bytes_per_pass / step_s if traffic and step_s else None,
+            ceiling=evidence.ceiling,
+            traffic=traffic,
+            verdict=verdict,
+            evidence=evidence,
+            samples=timing.samples,
+            passes=timing.passes,
+            ttft_s=step_s if evidence.kind == "prefill" else None,
+            elapsed_s=bench.backend.clock() - self._start,
+            notes=(*notes, *timing.notes),
+            not_checked=amounts.not_checked,
+            conditions=bench.backend.conditions(bench.device).to_dict(),
+            outputs=self.loop.outputs,
+        )
+
+
+def tokens_of_a_pass(given: float | Callable[[Any], float], outputs: Any) -> float:
+    """Tokens that each sequence gains in a pass: a number, or a function of the pass's output."""
+    value = given(outputs) if callable(given) else given
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise RooflineUsageError(
+            f"tokens_per_pass is {value!r}; it must be a positive number, or a function that gives one"
+        )
+    return float(value)

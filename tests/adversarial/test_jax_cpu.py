@@ -1,0 +1,77 @@
+"""Cheats and honest programs in JAX on the CPU, which is asynchronous: the clock can stop before the device."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+from pytest_roofline.errors import BogusMeasurement  # noqa: E402
+from pytest_roofline.instrument import Instrument  # noqa: E402
+
+SIZE = 1024
+
+
+@pytest.fixture(scope="module")
+def step() -> object:
+    """A product of some milliseconds, compiled."""
+    weights = jax.random.normal(jax.random.key(0), (SIZE, SIZE))
+    run = jax.jit(lambda state: jax.numpy.tanh(weights @ state))
+    run(jax.numpy.ones((SIZE, SIZE))).block_until_ready()
+    return run
+
+
+def first_bogus(excinfo: pytest.ExceptionInfo[BogusMeasurement]) -> str:
+    """Name of the first check behind a bogus verdict."""
+    verdict = excinfo.value.verdict
+    assert verdict is not None
+    return verdict.of("bogus")[0].check
+
+
+@pytest.mark.parametrize("passes", [4, 24, 80])
+def test_a_loop_without_a_wait_is_bogus(roofline: Instrument, step: object, passes: int) -> None:
+    """Below and above the queue's depth, the work that is left over is found."""
+    state = jax.numpy.ones((SIZE, SIZE))
+    with pytest.raises(BogusMeasurement, match="missing synchronization") as excinfo, roofline.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(passes):
+            state = step(state)  # type: ignore[operator]
+        audit.claim(tokens=passes, seconds=time.perf_counter() - start, outputs=state)
+    assert first_bogus(excinfo) == "not-drained"
+
+
+def test_dropped_outputs_are_found(roofline: Instrument, step: object) -> None:
+    """Nothing is kept of the passes, so nothing could be waited for: the queue still shows them."""
+    state = jax.numpy.ones((SIZE, SIZE))
+    with pytest.raises(BogusMeasurement) as excinfo, roofline.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(24):
+            step(state)  # type: ignore[operator]
+        audit.claim(tokens=24, seconds=time.perf_counter() - start)
+    assert first_bogus(excinfo) == "not-drained"
+
+
+def test_an_honest_loop_is_believed(roofline: Instrument, step: object) -> None:
+    """With a wait at its end the same loop passes, compilation and checks around it included."""
+    with roofline.audit() as audit:
+        state = step(jax.numpy.ones((SIZE, SIZE)))  # type: ignore[operator]
+        jax.jit(lambda value: value + 1)(state).block_until_ready()
+        start = time.perf_counter()
+        for _ in range(24):
+            state = step(state)  # type: ignore[operator]
+        state.block_until_ready()
+        elapsed = time.perf_counter() - start
+        assert bool(jax.numpy.isfinite(state).all())
+        audit.claim(tokens=24, seconds=elapsed, outputs=state)
+    assert audit.result.verdict.outcome == "passed"
+
+
+def test_decode_waits_for_an_asynchronous_step(roofline: Instrument) -> None:
+    """The tool's own loop drains, so a step that never waits is measured at its true time."""
+    weights = jax.random.normal(jax.random.key(0), (4096, 4096))
+    hidden = jax.numpy.ones((4096,))
+    run = jax.jit(lambda matrix, vector: matrix @ vector)
+    result = roofline.decode(lambda: run(weights, hidden), traffic=weights.nbytes)
+    assert result.verdict.outcome != "bogus"

@@ -1,0 +1,387 @@
+"""Was the clock stopped when the work was done, and does the claim fit into its window?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from court import audit, claim, loop, window
+
+from pytest_roofline.checks.clock import (
+    DRAIN_REMEDY,
+    claim_exceeds_closed_time,
+    clock_disagrees,
+    ledger_tokens,
+    not_drained,
+)
+from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Window
+
+PASS_S = 1e-3
+
+
+def leftover(passes_left: float, passes: float = 100.0, *, claimed_s: float | None = None, **figures: Any) -> Evidence:
+    """A window of `passes` passes of 1 ms, of which `passes_left` ran after the stop."""
+    left_s = passes_left * PASS_S
+    window_s = passes * PASS_S - left_s
+    seconds = window_s if claimed_s is None else claimed_s
+    return audit(
+        window=window(
+            **{"window_s": window_s, "leftover_s": left_s, "passes": passes, "idle_drain_s": 5e-6, **figures}
+        ),
+        claim=claim(passes, seconds),
+    )
+
+
+def severity(finding: Finding | None) -> str | None:
+    """How grave, None for silence."""
+    return None if finding is None else finding.severity
+
+
+# -- not-drained
+
+
+@pytest.mark.parametrize(("passes_left", "expected"), [(1.9, "note"), (2.0, "note"), (2.01, "bogus"), (45.0, "bogus")])
+def test_more_than_two_passes_left_of_many_is_bogus(passes_left: float, expected: str) -> None:
+    """Of 50 passes the claim gains over 2 % in every case here; only the look-ahead counts."""
+    found = severity(not_drained(leftover(passes_left, 50.0)))
+    assert found == expected
+
+
+@pytest.mark.parametrize(("idle_s", "expected"), [(4.9e-4, "bogus"), (5e-4, None), (1e-3, None)])
+def test_ten_idle_drains_are_what_draining_costs(idle_s: float, expected: str | None) -> None:
+    """Five passes of 1 ms left over are bogus only where an idle drain takes under a tenth of that."""
+    assert severity(not_drained(leftover(5.0, idle_drain_s=idle_s))) == expected
+
+
+@pytest.mark.parametrize(("claimed_s", "expected"), [(0.0978, "bogus"), (0.0981, "note"), (0.1, "note")])
+def test_only_a_claim_that_profits_is_bogus(claimed_s: float, expected: str) -> None:
+    """100 passes take 100 ms closed: claiming up to 2 % more than that allows is honest, with ten passes left over."""
+    assert severity(not_drained(leftover(10.0, claimed_s=claimed_s))) == expected
+
+
+@pytest.mark.parametrize(
+    ("passes", "share", "expected"),
+    [
+        (19.0, 0.09, "note"),
+        (19.0, 0.101, "inconclusive"),
+        (3.0, 0.5, "inconclusive"),
+        (3.0, 0.99, "inconclusive"),
+        (3.0, 1.01, "bogus"),
+        (1.0, 30.0, "bogus"),
+    ],
+)
+def test_few_passes_are_judged_by_the_share_of_the_window(passes: float, share: float, expected: str) -> None:
+    """Under 20 passes look-ahead cannot be told from a missing drain: over 10 % unsure, over 100 % bogus."""
+    window_s = passes * PASS_S / (1 + share)
+    left_passes = passes - window_s / PASS_S
+    assert left_passes <= 2.0
+    assert severity(not_drained(leftover(left_passes, passes))) == expected
+
+
+def test_twenty_passes_may_look_two_ahead() -> None:
+    """At 20 passes a leftover of two, 11 % of the window, is honest; at 19 it is not sure."""
+    assert severity(not_drained(leftover(2.0, 20.0))) == "note"
+    assert severity(not_drained(leftover(2.0, 19.0))) == "inconclusive"
+
+
+def test_a_drained_window_says_nothing() -> None:
+    """No leftover, no window or no claim: silence."""
+    assert not_drained(audit()) is None
+    assert not_drained(audit(window=None)) is None
+    assert not_drained(replace(leftover(50.0), claim=None)) is None
+    assert not_drained(loop()) is None
+
+
+def test_the_message_names_both_times_and_the_cause() -> None:
+    """The first line is complete by itself, with figures and units; then what was found; then what to do."""
+    evidence = audit(
+        window=window(window_s=1.2e-3, leftover_s=46.8e-3, passes=100.0),
+        claim=claim(100.0, 1.2e-3),
+    )
+    finding = not_drained(evidence)
+    assert finding is not None
+    first, *rest = finding.message.split("\n")
+    assert first == (
+        "the clock stopped at 1.20 ms at test_it.py:12 but the device finished at 48.0 ms (40x): missing "
+        "synchronization"
+    )
+    assert rest == [
+        "  found: 97.5 passes of work, 46.8 ms, left over after the stop (an idle drain takes 5.00 us)",
+        "  claimed 83,333 tok/s, the closed time allows 2,083 tok/s",
+    ]
+    assert finding.remedy == DRAIN_REMEDY
+    assert "torch.accelerator.synchronize()" in finding.remedy
+    assert finding.figures["leftover_passes"] == pytest.approx(97.5)
+    assert finding.figures["possible_tokens_per_s"] == pytest.approx(100 / 0.048)
+
+
+def test_the_inconclusive_message_says_why_it_is_unsure() -> None:
+    """Too few passes to tell look-ahead from a missing drain."""
+    finding = not_drained(leftover(1.0, 3.0, stop_where=None))
+    assert finding is not None
+    assert finding.message.split("\n")[0] == (
+        "the clock stopped at 2.00 ms but the device finished at 3.00 ms (1.5x): missing synchronization"
+    )
+    assert finding.message.split("\n")[-1] == (
+        "  3 passes are too few to tell look-ahead from a missing drain (50 % of the window is left over)"
+    )
+
+
+def test_the_note_says_that_the_leftover_is_charged() -> None:
+    """Look-ahead is reported, and costs the honest user nothing."""
+    finding = not_drained(leftover(1.5, 50.0))
+    assert finding is not None
+    assert finding.message == (
+        "1.5 passes (1.50 ms) were still running when the clock stopped at test_it.py:12; "
+        "they are charged to the measurement"
+    )
+
+
+def test_a_window_of_no_time_is_all_leftover() -> None:
+    """The same stamp twice: nothing is divided by zero."""
+    finding = not_drained(audit(window=window(window_s=0.0, leftover_s=0.1, passes=1.0), claim=claim(1.0, 1e-6)))
+    assert severity(finding) == "bogus"
+
+
+def test_ids_are_the_ledger_where_they_were_seen() -> None:
+    """A claim of 100 tokens of which ten were seen gains tenfold."""
+    assert ledger_tokens(audit()) == 100.0
+    assert ledger_tokens(audit(ids_seen=10)) == 10.0
+    assert ledger_tokens(audit(claim=None)) == 0.0
+    honest = leftover(10.0, claimed_s=0.1)
+    assert severity(not_drained(honest)) == "note"
+    assert severity(not_drained(replace(honest, ids_seen=10))) == "bogus"
+    assert severity(not_drained(replace(honest, ids_seen=0))) == "bogus"
+
+
+# -- claim-exceeds-closed-time
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.25, None), (0.2452, None), (0.2449, "bogus"), (0.0025, "bogus")])
+def test_a_claim_must_fit_into_its_window(seconds: float, expected: str | None) -> None:
+    """100 tokens in a window of 250 ms: up to 2 % more is the cost of reading clocks."""
+    assert severity(claim_exceeds_closed_time(audit(claim=claim(100.0, seconds)))) == expected
+
+
+def test_what_was_left_over_is_the_business_of_not_drained() -> None:
+    """The claim is held against the window here: two passes of look-ahead accuse nobody twice."""
+    assert claim_exceeds_closed_time(leftover(2.0, 20.0)) is None
+
+
+def test_claim_message() -> None:
+    """Claimed and possible rate, and how the window was closed."""
+    finding = claim_exceeds_closed_time(audit(claim=claim(100.0, 0.025), window=window(leftover_s=0.01)))
+    assert finding is not None
+    assert finding.message.split("\n") == [
+        "4,000 tok/s claimed, but 100 tokens in 260 ms are 385 tok/s (10x less)",
+        "  the window was closed by the tool (watched clock at test_it.py:12): 250 ms and 10.0 ms left over",
+        "  likely: a wrong divisor, another unit, or only part of the time counted",
+    ]
+    assert finding.remedy == "claim the tokens and the seconds of the same stretch of the run"
+    assert finding.figures["possible_tokens_per_s"] == pytest.approx(100 / 0.26)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+@pytest.mark.parametrize("seen", [window(), None])
+def test_no_work_takes_no_time(seconds: float, seen: Window | None) -> None:
+    """A clock that returns zero or runs backwards: the claim cannot be true, whatever window was seen."""
+    finding = claim_exceeds_closed_time(audit(claim=claim(100.0, seconds), window=seen, is_window_unknown=seen is None))
+    assert finding is not None
+    assert finding.severity == "bogus"
+    assert finding.message.startswith("an elapsed time of ")
+    assert finding.message.endswith(
+        " was claimed, and no work takes that: a timer that was read twice at one end, wrapped, or is too coarse"
+    )
+    assert "time.perf_counter()" in finding.remedy
+
+
+def test_an_unknown_window_is_inconclusive() -> None:
+    """Rule (d): several reads, none of which fits the claim, and no samples."""
+    finding = claim_exceeds_closed_time(audit(window=None, is_window_unknown=True, reads=7))
+    assert finding is not None
+    assert (finding.check, finding.severity) == ("claim-exceeds-closed-time", "inconclusive")
+    assert finding.message == (
+        "7 clock reads were seen and no two of them are 250 ms apart, which is what the claim says: "
+        "its window is not known"
+    )
+    assert "audit.window()" in finding.remedy
+    assert "samples=" in finding.remedy
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1.0, None), (1.02, None), (1.021, "bogus"), (1000.0, "bogus")])
+def test_a_claim_without_a_window_must_fit_into_the_audit(seconds: float, expected: str | None) -> None:
+    """Rule (e): the whole audit lasted a second; milliseconds claimed as seconds do not fit."""
+    evidence = audit(window=None, claim=claim(100.0, seconds), reads=0)
+    finding = claim_exceeds_closed_time(evidence)
+    assert severity(finding) == expected
+    if finding is not None:
+        assert finding.message.endswith(
+            "claimed, but the whole audit lasted 1.00 s: the clock behind the claim runs in another unit"
+        )
+        assert "milliseconds" in finding.remedy
+
+
+def test_nothing_is_known_of_the_audit_length() -> None:
+    """Absence of evidence accuses nobody."""
+    assert claim_exceeds_closed_time(audit(window=None, whole_audit_s=None, claim=claim(1.0, 1e9))) is None
+    assert claim_exceeds_closed_time(loop()) is None
+
+
+def test_tokens_that_were_never_seen_are_another_checks_business() -> None:
+    """The time is right and the prompt was counted: tokens-disagree says so, once."""
+    assert claim_exceeds_closed_time(audit(ids_seen=10)) is None
+
+
+@pytest.mark.parametrize("ids_seen", [99, 50, 1, 0])
+def test_unseen_tokens_do_not_excuse_the_time(ids_seen: int) -> None:
+    """Claimed ten times too fast, whatever the ids say: the time alone is bogus."""
+    finding = claim_exceeds_closed_time(audit(claim=claim(100.0, 0.025), ids_seen=ids_seen))
+    assert severity(finding) == "bogus"
+    assert finding is not None
+    assert ("less)" in finding.message) is (ids_seen > 0)
+
+
+def test_a_window_of_no_time_divides_nothing() -> None:
+    """The same stamp twice without leftover: tokens in no time, said without a division."""
+    evidence = audit(claim=claim(100.0, 0.25), window=window(window_s=0.0), ids_seen=0, tokens_claimed=None)
+    assert severity(claim_exceeds_closed_time(evidence)) == "bogus"
+
+
+# -- clock-disagrees
+
+
+def stretched(scale: float, *, claimed: Claim | None = None, low: float = 0.25, high: float = 0.25) -> Evidence:
+    """The window lasted `low` to `high` on the private clock; the test's clock returned `scale` times 250 ms."""
+    returned = 0.25 * scale
+    return audit(
+        window=window(returned_s=returned, private_low_s=low, private_high_s=high),
+        claim=claimed or claim(100.0, returned),
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(1.0, None), (0.9901, None), (0.97, "bogus"), (0.5, "bogus"), (1.009, None), (1.02, "note")]
+)
+def test_a_slow_clock_is_bogus_and_a_fast_one_is_a_note(scale: float, expected: str | None) -> None:
+    """Over 1 % apart; accused only where the claim profits from it."""
+    assert severity(clock_disagrees(stretched(scale))) == expected
+
+
+def test_a_clock_that_disagrees_without_profit_is_a_note() -> None:
+    """A claim that fits into the private window is honest, whatever its clock said."""
+    assert severity(clock_disagrees(stretched(0.5, claimed=claim(100.0, 0.25)))) == "note"
+    assert severity(clock_disagrees(stretched(0.985))) == "note"
+    assert severity(clock_disagrees(replace(stretched(0.5), claim=None))) == "note"
+
+
+def test_preempted_reads_are_no_disagreement() -> None:
+    """Whatever lies between the private bounds agrees."""
+    assert clock_disagrees(stretched(1.0, low=0.2, high=0.4)) is None
+    assert clock_disagrees(stretched(0.81, low=0.2, high=0.4)) is None
+
+
+def test_very_short_windows_have_two_microseconds_of_slack() -> None:
+    """One per cent of a microsecond is no resolution of any clock."""
+    short = window(window_s=1e-6, returned_s=2.9e-6, private_low_s=1e-6, private_high_s=1e-6)
+    assert clock_disagrees(audit(window=short)) is None
+    assert clock_disagrees(audit(window=replace(short, returned_s=3.1e-6))) is not None
+
+
+def test_clock_message() -> None:
+    """Which clock, both readings, and where."""
+    finding = clock_disagrees(stretched(0.5))
+    assert finding is not None
+    assert finding.message == (
+        "time.perf_counter says 125 ms, the private clock 250 ms (2x) for the same stretch at test_it.py:12: "
+        "the clock was patched, stepped, or read in another unit"
+    )
+    assert finding.remedy == "time with time.perf_counter(), unpatched, in seconds"
+    backwards = clock_disagrees(stretched(-1.0))
+    assert backwards is not None
+    assert "(not positive)" in backwards.message
+    unnamed = audit(window=window(returned_s=0.1, private_low_s=0.25, private_high_s=0.25, clock=None, stop_where=None))
+    told = clock_disagrees(unnamed)
+    assert told is not None
+    assert told.message.startswith("the clock says 100 ms")
+
+
+def drift(
+    scale: float, clock: str = "time.perf_counter", *, over_s: float = 1.0, resolution_s: float = 0.0
+) -> ClockDrift:
+    """A public clock that advanced by `scale` times the private second."""
+    return ClockDrift(
+        clock=clock, public_s=scale * over_s, private_low_s=over_s, private_high_s=over_s, resolution_s=resolution_s
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(1.0, None), (0.9891, None), (0.9889, "bogus"), (1.0109, None), (1.02, "note")]
+)
+def test_a_clock_that_fell_behind_without_a_window_was_patched(scale: float, expected: str | None) -> None:
+    """No read was seen because the clock was replaced; its advance from entry to claim tells. 1 % and 1 ms are free."""
+    assert severity(clock_disagrees(audit(window=None, reads=0, drifts=(drift(scale),)))) == expected
+
+
+def test_a_wall_clock_that_was_set_back_accuses_nobody() -> None:
+    """A time server may set it back while device events time an honest run: unsure, not bogus."""
+    evidence = audit(window=None, reads=0, drifts=(drift(0.5, "time.time"),))
+    assert severity(clock_disagrees(evidence)) == "inconclusive"
+    assert severity(clock_disagrees(replace(evidence, claim=None))) == "note"
+
+
+def test_a_coarse_clock_has_two_ticks_of_slack() -> None:
+    """15 ms ticks cannot agree to a millisecond."""
+    assert clock_disagrees(audit(window=None, drifts=(drift(0.96, resolution_s=15.6e-3),))) is None
+    assert clock_disagrees(audit(window=None, drifts=(drift(0.95, resolution_s=15.6e-3),))) is not None
+
+
+def test_another_clock_than_the_claims_is_a_note() -> None:
+    """The window was read through an honest counter; the wall clock was stepped."""
+    honest = window(returned_s=0.25, private_low_s=0.25, private_high_s=0.25)
+    finding = clock_disagrees(audit(window=honest, drifts=(drift(0.5, "time.time"),)))
+    assert finding is not None
+    assert (finding.severity, finding.remedy) == ("note", "")
+    assert finding.message == "time.time advanced by 500 ms while 1.00 s passed; the claim rests on another clock"
+
+
+def test_the_gravest_disagreement_is_told() -> None:
+    """A stepped wall clock does not hide that the claim's own clock ran slow."""
+    own = window(returned_s=0.25, private_low_s=0.25, private_high_s=0.25)
+    drifts = (drift(0.5, "time.time"), drift(0.5))
+    slow = audit(window=own, claim=claim(100.0, 0.125), drifts=drifts)
+    finding = clock_disagrees(slow)
+    assert finding is not None
+    assert finding.severity == "bogus"
+    assert finding.message.startswith("time.perf_counter says")
+    unseen = clock_disagrees(audit(window=None, drifts=drifts))
+    assert severity(unseen) == "bogus"
+
+
+def test_a_stated_window_takes_any_clock_as_the_claims() -> None:
+    """``audit.window()`` saw no read: what disagrees is told, and accused only where the claim profits."""
+    stated = window(clock=None, stop_where=None, source="audit.window()")
+    assert severity(clock_disagrees(audit(window=stated, drifts=(drift(0.5, "time.time"),)))) == "note"
+    gained = audit(window=stated, claim=claim(100.0, 0.1), drifts=(drift(0.5, "time.time"),))
+    assert severity(clock_disagrees(gained)) == "bogus"
+
+
+def test_the_clock_is_named_once() -> None:
+    """Where the clock is the cause, the claim's excess is not told again."""
+    assert claim_exceeds_closed_time(stretched(0.5)) is None
+
+
+def test_a_note_about_a_clock_does_not_hide_a_wrong_divisor() -> None:
+    """The wall clock was stepped, and the claim is ten times too fast by an honest counter."""
+    honest = window(returned_s=0.25, private_low_s=0.25, private_high_s=0.25)
+    evidence = audit(window=honest, claim=claim(1000.0, 0.25, is_tokens_seen=False), drifts=(drift(0.5, "time.time"),))
+    assert claim_exceeds_closed_time(evidence) is None
+    wrong = replace(evidence, claim=claim(100.0, 0.025))
+    assert severity(clock_disagrees(wrong)) == "note"
+    assert severity(claim_exceeds_closed_time(wrong)) == "bogus"
+
+
+def test_allowing_the_clock_does_not_allow_the_claim() -> None:
+    """Each check is allowed one at a time."""
+    evidence = replace(stretched(0.5), allow=frozenset({"clock-disagrees"}))
+    assert severity(claim_exceeds_closed_time(evidence)) == "bogus"
