@@ -189,9 +189,8 @@ def report(probes: list[Probe], comparison: Comparison) -> int:
     for pattern in ("read", "copy", "write", "triad", "best", "cache"):
         rates = sorted(getattr(probe, f"{pattern}_bytes_per_s") / 1e9 for probe in probes)
         names = sorted({probe.kernels[pattern] for probe in probes if pattern in probe.kernels})  # type: ignore[index]
-        print(
-            f"  {pattern:6} GB/s  median {median(rates):6.1f}  from {rates[0]:6.1f} to {rates[-1]:6.1f}  {', '.join(names)}"
-        )
+        figures = f"median {median(rates):6.1f}  from {rates[0]:6.1f} to {rates[-1]:6.1f}"
+        print(f"  {pattern:6} GB/s  {figures}  {', '.join(names)}")
     for number, probe in enumerate(probes, 1):
         trust = "trusted" if probe.is_trusted else "NOT TRUSTED"
         print(

@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pytest_roofline.checks.evidence import Claim, ClockDrift, ClockRead, Window
+from pytest_roofline.checks.evidence import ClockDrift
 from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.ledger import Claimed, Closing, Ledger, Stated, count_ids, finite, positive, tokens_of_a_pass
 from pytest_roofline.protocol import Backend, Marker
 from pytest_roofline.samples import median
-from pytest_roofline.window import closed_samples_s, find_span, spans_of_samples
 
 if TYPE_CHECKING:
     from pytest_roofline.result import Result
-
-BEYOND_MARKERS_S = 100e-6
-"""Work that no marker covers (a foreign stream) counts only when it outlasts the marked queues by this much."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """What an audit saw, closed: handed to the judge."""
-
-    claim: Claim
-    tokens_claimed: float
-    ids_seen: int | None
-    window: Window | None
-    is_window_unknown: bool
-    reads: int
-    drifts: tuple[ClockDrift, ...]
-    whole_audit_s: float
-    passes: float
-    batch: int
-    tokens_per_pass: float
-    outputs: Any
-    notes: tuple[str, ...]
-    not_checked: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Claimed:
-    """What `claim` was told, and what closing at that moment showed."""
-
-    tokens: float | None
-    tokens_per_s: float | None
-    seconds: float | None
-    samples_s: tuple[float, ...]
-    ids: int | None
-    entry_s: float
-    drained_s: float
-    forced_s: float
-    marked_s: float
-    idle_drain_s: float
-    stamps: dict[str, Stamp]
-    outputs: Any
 
 
 class Audit:
@@ -87,12 +44,12 @@ class Audit:
         self._pass_starts_s: list[float] = []
         self._is_watching_passes = False
         self._last_output: Any = None
-        self._claimed: _Claimed | None = None
-        self._stated: tuple[float, float, float] | None = None
+        self._claimed: Claimed | None = None
+        self._stated: Stated | None = None
         self._entry_s = 0.0
         self._entry_stamps: dict[str, Stamp] = {}
         self._exit_stamps: dict[str, Stamp] = {}
-        self._reads: tuple[ClockRead, ...] | None = None
+        self._claim_stamps: dict[str, Stamp] = {}
         self._result: Result | None = None
         self._is_late_claim = False
         self._state = "new"
@@ -173,7 +130,7 @@ class Audit:
         stop = self._clock()
         self._drain()
         self._force(self._last_output)
-        self._stated = (start, stop, self._clock())
+        self._stated = Stated(start_s=start, stop_s=stop, finished_s=self._clock())
 
     def claim(
         self,
@@ -202,20 +159,20 @@ class Audit:
         self._force(held)
         forced = self._clock()
         marked = max((marker.finished_s() for marker in markers), default=entry)
-        self._claimed = _Claimed(
-            tokens=_positive(tokens, "tokens"),
-            tokens_per_s=_positive(tokens_per_s, "tokens_per_s"),
-            seconds=_number(seconds, "seconds"),
-            samples_s=tuple(_number(sample, "samples") or 0.0 for sample in samples or ()),
+        self._claimed = Claimed(
+            tokens=positive(tokens, "tokens"),
+            tokens_per_s=positive(tokens_per_s, "tokens_per_s"),
+            seconds=finite(seconds, "seconds"),
+            samples_s=tuple(finite(sample, "samples") or 0.0 for sample in samples or ()),
             ids=None if ids is None else self._count_ids(ids),
             entry_s=entry,
             drained_s=drained,
             forced_s=forced,
             marked_s=marked,
             idle_drain_s=self._time_idle_drain(held),
-            stamps=self._watch.stamps(),
             outputs=outputs if outputs is not None else self._last_output,
         )
+        self._claim_stamps = self._watch.stamps()
         if self._state == "left":
             self._is_late_claim = True
             self._close()
@@ -227,224 +184,25 @@ class Audit:
         claimed = self._claimed
         if claimed is None:  # pragma: no cover - callers have asked
             return
-        reads = self._reads if self._reads is not None else self._watch.reads()
-        self._reads = reads
-        tokens_per_pass = self._tokens_of_a_pass(claimed.outputs)
-        tokens = self._tokens(claimed, tokens_per_pass)
-        notes: list[str] = []
-        not_checked: list[str] = []
-        window, seconds, is_unknown = self._window(claimed, tokens, tokens_per_pass, reads, notes)
-        if claimed.ids is None:
-            notes.append(f"{tokens:g} tokens are declared, not seen: pass ids= to have them counted")
-        if not self._is_watching_passes:
-            not_checked.append("passes were not watched: wrap the step with audit.watch(step)")
-        passes = window.passes if window is not None else tokens / (self._batch * tokens_per_pass)
-        ledger = Ledger(
-            claim=Claim(
-                tokens=tokens, seconds=seconds, is_tokens_seen=claimed.ids is not None, samples_s=claimed.samples_s
-            ),
-            tokens_claimed=tokens,
-            ids_seen=claimed.ids,
-            window=window,
-            is_window_unknown=is_unknown,
-            reads=len(reads),
-            drifts=self._drifts(claimed),
-            whole_audit_s=claimed.entry_s - self._entry_s,
-            passes=passes,
+        closing = Closing(
+            claimed=claimed,
+            reads=self._watch.reads(),
+            stated=self._stated,
+            pass_starts_s=self._pass_starts_s,
+            is_watching_passes=self._is_watching_passes,
             batch=self._batch,
-            tokens_per_pass=tokens_per_pass,
-            outputs=claimed.outputs,
-            notes=tuple(notes),
-            not_checked=tuple(not_checked),
+            tokens_per_pass=tokens_of_a_pass(self._tokens_per_pass, claimed.outputs),
+            drifts=self._drifts(),
+            whole_audit_s=claimed.entry_s - self._entry_s,
         )
-        self._result = self._judge(ledger)
+        self._result = self._judge(closing.ledger())
 
-    def _drifts(self, claimed: _Claimed) -> tuple[ClockDrift, ...]:
+    def _drifts(self) -> tuple[ClockDrift, ...]:
         """Public clocks against the private one, from entry to claim to exit (or to exit and then claim)."""
-        middle, last = claimed.stamps, self._exit_stamps
+        middle, last = self._claim_stamps, self._exit_stamps
         if self._is_late_claim:
             middle, last = last, middle
         return drifts(self._entry_stamps, middle) + drifts(middle, last)
-
-    def _tokens_of_a_pass(self, outputs: Any) -> float:
-        given = self._tokens_per_pass
-        value = given(outputs) if callable(given) else given
-        number = _positive(value, "tokens_per_pass")
-        if number is None:
-            raise RooflineUsageError(
-                "tokens_per_pass is None; it must be a positive number, or a function of the output"
-            )
-        return number
-
-    def _tokens(self, claimed: _Claimed, tokens_per_pass: float) -> float:
-        if claimed.tokens is not None:
-            return claimed.tokens
-        if claimed.tokens_per_s is not None and claimed.seconds is not None:
-            return claimed.tokens_per_s * claimed.seconds
-        if claimed.ids:
-            return float(claimed.ids)
-        if self._pass_starts_s:
-            return len(self._pass_starts_s) * self._batch * tokens_per_pass
-        raise RooflineUsageError(
-            "audit.claim was given no tokens: pass tokens= and seconds=, or ids=, or wrap the step in audit.watch"
-        )
-
-    def _window(
-        self,
-        claimed: _Claimed,
-        tokens: float,
-        tokens_per_pass: float,
-        reads: Sequence[ClockRead],
-        notes: list[str],
-    ) -> tuple[Window | None, float, bool]:
-        """The window of the claim, the seconds claimed, and whether the window stayed unknown."""
-        seconds = claimed.seconds
-        if seconds is None and claimed.tokens_per_s is not None:
-            seconds = tokens / claimed.tokens_per_s
-        if self._stated is not None:
-            start, stop, finished = self._stated
-            return (
-                self._make_window(
-                    claimed,
-                    window_s=stop - start,
-                    leftover_s=finished - stop,
-                    bounds=(start, stop),
-                    tokens=tokens,
-                    tokens_per_pass=tokens_per_pass,
-                    source="audit.window()",
-                ),
-                stop - start if seconds is None else seconds,
-                False,
-            )
-        if claimed.samples_s:
-            return self._sampled_window(claimed, tokens, tokens_per_pass, reads, seconds, notes)
-        span = find_span(reads, seconds)
-        if span is not None:
-            window = self._make_window(
-                claimed,
-                window_s=span.measured_s,
-                leftover_s=self._leftover_of(span.stop, claimed),
-                bounds=(span.start.private_low_s, span.stop.private_high_s),
-                tokens=tokens,
-                tokens_per_pass=tokens_per_pass,
-                source="watched clock",
-                returned_s=span.returned_s,
-                private_bounds=(span.private_low_s, span.private_high_s),
-                where=span.stop.where,
-                clock=span.stop.clock,
-            )
-            claimed_s = seconds if seconds is not None else span.returned_s
-            return window, claimed_s if claimed_s is not None else span.private_high_s, False
-        if seconds is None:
-            raise RooflineUsageError(
-                "audit.claim was given neither seconds nor a rate, and its window is not known: pass seconds= or "
-                "tokens_per_s=, or put the timed part into `with audit.window():`"
-            )
-        if len(reads) > 1:
-            return None, seconds, True
-        notes.append("no clock read was seen: judged by the claimed seconds, what was left over, and the limit")
-        leftover = claimed.forced_s - claimed.entry_s
-        if leftover <= 10 * claimed.idle_drain_s:
-            return None, seconds, False
-        return (
-            self._make_window(
-                claimed,
-                window_s=seconds,
-                leftover_s=leftover,
-                bounds=None,
-                tokens=tokens,
-                tokens_per_pass=tokens_per_pass,
-                source="the claim itself, for no clock read was seen",
-            ),
-            seconds,
-            False,
-        )
-
-    def _sampled_window(
-        self,
-        claimed: _Claimed,
-        tokens: float,
-        tokens_per_pass: float,
-        reads: Sequence[ClockRead],
-        seconds: float | None,
-        notes: list[str],
-    ) -> tuple[Window | None, float, bool]:
-        """A claim that is the median of single timings: each is closed by itself, and the medians are compared."""
-        samples = claimed.samples_s
-        per_sample = tokens / len(samples)
-        typical_s = median(samples)
-        claimed_s = per_sample / claimed.tokens_per_s if claimed.tokens_per_s is not None else typical_s
-        # From here on the claim is of one typical sample, scaled to all tokens.
-        seconds = claimed_s * len(samples)
-        spans = spans_of_samples(reads, samples)
-        if spans is None:
-            if len(reads) > 1:
-                return None, seconds, True
-            notes.append("no clock read was seen behind the samples")
-            return None, seconds, False
-        closed_s = median(closed_samples_s(spans)) * len(samples)
-        open_s = median([span.measured_s for span in spans]) * len(samples)
-        last = spans[-1].stop
-        window = self._make_window(
-            claimed,
-            window_s=min(open_s, closed_s),
-            leftover_s=max(0.0, closed_s - open_s),
-            bounds=(spans[0].start.private_low_s, last.private_high_s),
-            tokens=tokens,
-            tokens_per_pass=tokens_per_pass,
-            source=f"the median of {len(samples)} samples",
-            where=last.where,
-            clock=last.clock,
-        )
-        return window, seconds, False
-
-    def _leftover_of(self, stop: ClockRead, claimed: _Claimed) -> float:
-        """How long the work submitted before the stop still needed.
-
-        Markers cover the queues they were put on. Work on a queue without one shows at the claim: it outlasts them.
-        Lazy outputs are evaluated by the claim itself, so forcing them belongs to the work.
-        """
-        leftover = stop.leftover_s
-        idle = 10 * claimed.idle_drain_s + BEYOND_MARKERS_S
-        if claimed.drained_s - max(claimed.entry_s, claimed.marked_s) > idle:
-            leftover = max(leftover, claimed.drained_s - stop.private_high_s)
-        forcing = claimed.forced_s - claimed.drained_s
-        return leftover + forcing if forcing > idle else leftover
-
-    def _make_window(
-        self,
-        claimed: _Claimed,
-        *,
-        window_s: float,
-        leftover_s: float,
-        bounds: tuple[float, float] | None,
-        tokens: float,
-        tokens_per_pass: float,
-        source: str,
-        returned_s: float | None = None,
-        private_bounds: tuple[float, float] | None = None,
-        where: str | None = None,
-        clock: str | None = None,
-    ) -> Window:
-        passes: float = tokens / (self._batch * tokens_per_pass)
-        are_watched = self._is_watching_passes and bounds is not None
-        if are_watched and bounds is not None:
-            passes = float(sum(bounds[0] <= start <= bounds[1] for start in self._pass_starts_s))
-            are_watched = passes > 0
-            passes = passes or tokens / (self._batch * tokens_per_pass)
-        return Window(
-            window_s=window_s,
-            leftover_s=leftover_s,
-            idle_drain_s=claimed.idle_drain_s,
-            passes=passes,
-            are_passes_watched=are_watched,
-            returned_s=returned_s,
-            private_low_s=private_bounds[0] if private_bounds else None,
-            private_high_s=private_bounds[1] if private_bounds else None,
-            stop_where=where,
-            clock=clock,
-            source=source,
-        )
 
     # -- the device ---------------------------------------------------------------------------------------------
 
@@ -485,35 +243,3 @@ class Audit:
             self._force(held)
             times.append(self._clock() - start)
         return median(times)
-
-
-def count_ids(ids: Any) -> int | None:
-    """Elements of integer arrays and ints, also in nested lists; None where there is anything else among them."""
-    if isinstance(ids, bool):
-        return None
-    if isinstance(ids, int):
-        return 1
-    if isinstance(ids, (list, tuple)):
-        counts = [count_ids(item) for item in ids]
-        if any(count is None for count in counts):
-            return None
-        return sum(count for count in counts if count is not None)
-    if "int" not in str(getattr(ids, "dtype", "")):
-        return None
-    size: Any = ids.numel() if callable(getattr(ids, "numel", None)) else getattr(ids, "size", None)
-    return size if isinstance(size, int) else None
-
-
-def _number(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise RooflineUsageError(f"audit.claim: {name} is {value!r}; it must be a finite number")
-    return float(value)
-
-
-def _positive(value: Any, name: str) -> float | None:
-    number = _number(value, name)
-    if number is not None and number <= 0:
-        raise RooflineUsageError(f"audit.claim: {name} is {value!r}; it must be positive")
-    return number

@@ -121,14 +121,14 @@ def enlist(
     sharing = [backend for backend in backends if arena is not None and isinstance(backend, ArenaBackend)]
     others = [backend for backend in backends if backend not in sharing]
     for backend in (*sharing, *others):
-        if entrants and backend in others:
-            if sharing:
-                # JAX and MLX keep their data in memory of their own, which takes longer to come than all else that a
-                # probe does; and on a CPU their kernels are no faster. They run only for want of others.
-                break
-            if until_s is not None and backend.clock() >= until_s:
-                notes.append(f"{pattern}: no time was left for the kernels of {backend.name}")
-                continue
+        if sharing and backend in others and (entrants or pattern == "triad"):
+            # JAX and MLX keep their data in memory of their own, which takes longer to come than all else that a
+            # probe does; and on a CPU their kernels are no faster. They run only for want of others, and for a
+            # triad not even then: without one, read and copy give it.
+            break
+        if entrants and backend in others and until_s is not None and backend.clock() >= until_s:
+            notes.append(f"{pattern}: no time was left for the kernels of {backend.name}")
+            continue
         try:
             entrants += [
                 enter(backend, kernel, device, window_s=window_s, is_warm=backend in sharing)

@@ -55,13 +55,12 @@ ARENA = Plan(
     contest_knees=8,
     shares={
         "plenty": 0.15,
-        "memory": 0.4,
-        "growth": 0.48,
-        "read": 0.6,
-        "sweep": 0.76,
-        "copy": 0.84,
-        "write": 0.9,
-        "triad": 0.96,
+        "memory": 0.36,
+        "read": 0.54,
+        "sweep": 0.71,
+        "copy": 0.79,
+        "write": 0.86,
+        "triad": 0.92,
     },
 )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_roofline.audit import Ledger
 from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of, neighbours_share
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.evidence import Evidence, Limit
 from pytest_roofline.device import Device
+from pytest_roofline.ledger import Ledger
 from pytest_roofline.protocol import Conditions
 from pytest_roofline.result import Result, unmeasured_result
 from pytest_roofline.roofline import Ceiling, Interval

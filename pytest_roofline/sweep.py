@@ -19,6 +19,7 @@ from pytest_roofline.errors import MeasurementError
 from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction
 
 _TOLERANCE = 1.05
+_FAR_OVER = 1.3
 _FALLING = 1.1
 _SPREAD = 0.30
 _CACHES = 4
@@ -29,7 +30,10 @@ _LEAST_ROUNDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """The rate of one pattern over one working set, bytes/s: see `without_rises` for what noise may not do to it."""
+    """The rate of one pattern over one working set, bytes/s.
+
+    The median over the rounds; see `settled_ratio` and `without_rises` for what noise may not do to it.
+    """
 
     working_set_bytes: float
     pattern: Pattern
@@ -98,6 +102,18 @@ def knee_bytes(points: Iterable[tuple[float, float]], plateau_bytes_per_s: float
         raise MeasurementError(f"a plateau of {plateau_bytes_per_s} bytes/s has no cache knee")
     bound = _TOLERANCE * plateau_bytes_per_s
     return max((size * (1 - bound / rate) for size, rate in points if rate > bound), default=0.0)
+
+
+def settled_ratio(ratios: Iterable[float]) -> float:
+    """What the ratios of a size to the largest sets, one per round, come to: their median.
+
+    But no more than 5 % over the largest sets where it was less in a quarter of the rounds, unless half of them are
+    far over that: then a cache cannot be told from bad moments of the largest sets.
+    """
+    ordered = sorted(ratios)
+    middle = median(ordered)
+    is_cached = ordered[len(ordered) // 4] > _TOLERANCE or middle > _FAR_OVER
+    return middle if is_cached else min(middle, _TOLERANCE)
 
 
 def without_rises(ratios: Sequence[float]) -> list[float]:
@@ -189,7 +205,7 @@ class Sweeper:
         ordered = sorted(plateaus)
         quarter = len(ordered) // 4
         sizes = sorted(ratios)
-        fitted = without_rises([median(ratios[size]) for size in sizes])
+        fitted = without_rises([settled_ratio(ratios[size]) for size in sizes])
         points = [self._point(self.runners[size], ratio * plateau) for size, ratio in zip(sizes, fitted, strict=True)]
         largest = self.grown[max(self.grown)].best_bytes_per_s
         points += [

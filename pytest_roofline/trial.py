@@ -11,8 +11,8 @@ from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.ceiling import memory_bytes
 from pytest_roofline.checks.evidence import Evidence, Kind
-from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.eviction import SeparateLoop, cold_loop, rotated_bytes
+from pytest_roofline.ledger import tokens_of_a_pass
 from pytest_roofline.loop import Loop
 from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront, is_suspicious
 from pytest_roofline.protocol import Backend
@@ -239,13 +239,3 @@ class Trial:
             conditions=bench.backend.conditions(bench.device).to_dict(),
             outputs=self.loop.outputs,
         )
-
-
-def tokens_of_a_pass(given: float | Callable[[Any], float], outputs: Any) -> float:
-    """Tokens that each sequence gains in a pass: a number, or a function of the pass's output."""
-    value = given(outputs) if callable(given) else given
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise RooflineUsageError(
-            f"tokens_per_pass is {value!r}; it must be a positive number, or a function that gives one"
-        )
-    return float(value)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.errors import MeasurementError
-from pytest_roofline.sweep import knee_bytes, without_rises
+from pytest_roofline.sweep import knee_bytes, settled_ratio, without_rises
 
 SIZES = st.floats(min_value=2**18, max_value=2**36)
 RATES = st.floats(min_value=1e6, max_value=1e14)
@@ -98,3 +98,18 @@ def test_one_burst_of_a_busy_machine_makes_no_cache(burst: float, place: int) ->
     ratios[place] = burst
     points = list(zip(sizes, without_rises(ratios), strict=True))
     assert knee_bytes(points, 1.0) < 2.0**23 + 0.2 * sizes[place]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ([2.0], 2.0),
+        ([1.2, 1.3, 1.1, 1.2], 1.2),
+        ([1.0, 1.0, 1.2, 1.2, 1.2], 1.05),  # not over it in a quarter of the rounds
+        ([0.9, 1.0, 1.4, 1.5, 1.6], 1.4),  # far over it in half of them
+        ([0.9, 0.95, 1.0], 0.95),
+    ],
+)
+def test_a_size_counts_as_cached_only_where_most_rounds_say_so(ratios: list[float], expected: float) -> None:
+    """On either side of both thresholds."""
+    assert settled_ratio(ratios) == pytest.approx(expected)

@@ -456,3 +456,16 @@ def test_off_measures_nothing_and_believes_everything() -> None:
     assert audit.result.fraction is not None
     assert audit.result.fraction >= 0.99
     assert repr(audit.result.fraction) == "not measured (--roofline=off)"
+
+
+def test_a_rate_that_its_own_seconds_do_not_give_is_bogus() -> None:
+    """tokens, seconds and tokens_per_s of one claim have to agree: the rate is what is claimed."""
+    bench = Bench()
+    with pytest.raises(BogusMeasurement, match="claimed, but") as excinfo, bench.roofline.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(32):
+            bench.model.step()
+        bench.drain()
+        elapsed = time.perf_counter() - start
+        audit.claim(tokens=32, seconds=elapsed, tokens_per_s=10 * 32 / elapsed)
+    assert bogus(excinfo) == ["claim-exceeds-closed-time"]

@@ -550,14 +550,16 @@ def test_a_limit_on_addresses_halves_the_arena() -> None:
 
 
 def test_a_framework_with_memory_of_its_own_runs_only_for_want_of_others() -> None:
-    """Beside a backend that shares memory, one that allocates is asked for what the other lacks, and else not."""
+    """Beside a backend that shares memory, one that allocates is asked for what the other lacks, and else not.
+
+    Nor for a triad, which read and copy give.
+    """
     shared = Sharing(cache_bytes=0)
-    del shared.rates["write"]
+    del shared.rates["write"], shared.rates["triad"]
     other = Machine(name="other", clock_=shared.clock_, cache_bytes=0)
-    other.rates = {"read": {"mv": 30 * GB}, "write": {"full": 14 * GB}}
+    other.rates = {"read": {"mv": 30 * GB}, "write": {"full": 14 * GB}, "triad": {"add": 30 * GB}}
     found = probe_device(shared.device(), [other, shared])
-    assert found.kernels["read"] == "machine:load"
-    assert found.kernels["write"] == "other:full"
+    assert found.kernels == {"read": "machine:load", "copy": "machine:move", "write": "other:full"}
 
 
 def test_an_accelerator_has_no_arena() -> None:

@@ -1,3 +1,0 @@
-"""Moved to pytest_roofline.protocol."""
-
-from pytest_roofline.protocol import *  # noqa: F403
