@@ -239,7 +239,7 @@ class Instrument:
         )
         audit = Audit(
             backend=backend,
-            drains=self._session.backends.in_use,
+            drains=lambda: self._session.backends.in_use(backend),
             judge=hearing.judge,
             on_enter=hearing.enter,
             on_abandon=hearing.leave,
@@ -259,7 +259,7 @@ class Instrument:
             settings=self._settings,
             backend=backend,
             backends=self._session.backends.loaded(),
-            drains=self._session.backends.in_use(),
+            drains=self._session.backends.in_use(backend),
             checks=self._checks,
         )
         if self._settings.mode == "off":

@@ -11,7 +11,7 @@ from weakref import ref
 
 from pytest_roofline.backends.arena import Arena, ArenaBackend
 from pytest_roofline.contest import compete, enter
-from pytest_roofline.device import Device, Pattern
+from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.protocol import Backend, Kernel
 from pytest_roofline.units import format_bytes
@@ -76,8 +76,6 @@ class Meter:
         self.backends = tuple(backends)
         self.peaks: dict[str, float] = {}
         self.link: float | None = None
-        self.contenders: dict[Pattern, tuple[str, ...]] = {}
-        """The kernels that came near the best one of their pattern, by name."""
         self._kept: Arena | None = None
         self._seen: Callable[[], Arena | None] = _nobody
 

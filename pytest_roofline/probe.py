@@ -36,8 +36,7 @@ ACCELERATOR_BUDGET_S = 1.0
 _RATE_KNEES = 20
 """The rate of a set of so many knees is that of memory, whatever a cache keeps of it."""
 _CONTEST_ROUNDS = 5
-_CONTENDERS = 3
-"""So many kernels of a pattern are tried again for each ruler, where they came near the best one."""
+_COMPANIONS = 3
 _TRIAD_SHARE = 0.95
 _PLENTY_BYTES = 2**32
 """With so much free memory the arena is kept for the session."""
@@ -163,13 +162,14 @@ class _Prober:
         sweeper = Sweeper(
             self.device, growth.rates, partial(self.reader, self.sweep_reader(readers)), growth.until("sweep")
         )
-        if self.arena is not None:
-            sweeper.companion = readers[0]
+        if self.arena is not None:  # one lucky window must not choose: those that came near go on through the sweep
+            sweeper.companions = [one for one in readers[:_COMPANIONS] if _best(one) >= 0.9 * _best(readers[0])]
         del readers
         sweeper.prepare(growth.sweep_sizes())
         kept.clear()
         sweep = sweeper.run()
         self.notes += sweeper.notes
+        known["read"] = sweep.favourite or known["read"]
         self.seen += [(far, "read", rate) for far, rate in sweep.top_rates]
         del sweeper
         for pattern in PATTERNS[1:]:
@@ -225,11 +225,7 @@ class _Prober:
         self.notes += notes
         compete(entrants, rounds=_CONTEST_ROUNDS, until_s=until)
         self.seen += [(one.kernel.working_set_bytes, pattern, rate) for one in entrants for rate in one.rates]
-        ranking = sorted(entrants, key=_best, reverse=True)
-        self.meter.contenders[pattern] = tuple(
-            entrant.name for entrant in ranking[:_CONTENDERS] if _best(entrant) >= 0.9 * _best(ranking[0])
-        )
-        return ranking
+        return sorted(entrants, key=_best, reverse=True)
 
     def sweep_reader(self, ranking: Sequence[Entrant]) -> Entrant:
         """One of the best readers: the one that gains most from the cache, or whose sets need no more memory.

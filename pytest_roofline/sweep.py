@@ -54,7 +54,9 @@ class Sweep:
     spread: float
     is_falling: bool
     top_rates: tuple[tuple[float, float], ...]
-    """Size and rate of every window of the two largest sets, and of the companion."""
+    """Size and rate of every window of the two largest sets, and of the companions."""
+    favourite: str | None
+    """The companion that was the fastest in the middle round; None where there was none."""
 
     @property
     def knee_bytes(self) -> float:
@@ -156,8 +158,8 @@ class Sweeper:
         self.until_s = until_s
         self.notes: list[str] = []
         self.runners: dict[int, Entrant] = {}
-        self.companion: Entrant | None = None
-        """Runs once in every round, so that its best rate is not that of one moment."""
+        self.companions: list[Entrant] = []
+        """Run once in every round: against the largest sets of the same round, the best of them shows."""
         self._add = add
         self._clock = next(iter(grown.values())).backend.clock
 
@@ -187,13 +189,16 @@ class Sweeper:
         ratios: dict[int, list[float]] = {}
         plateaus: list[float] = []
         beside: list[tuple[float, float]] = []
+        standings: dict[str, list[float]] = {}
         for number in range(_ROUNDS):
-            needed_s = sum(entrant.window_s for entrant in self.runners.values())
+            needed_s = sum(entrant.window_s for entrant in (*self.runners.values(), *self.companions))
             if number >= _LEAST_ROUNDS and not self.has_time(needed_s):
                 break
             rates = {size: runner.run() for size, runner in self.runners.items()}
-            if self.companion is not None:
-                beside.append((self.companion.kernel.working_set_bytes, self.companion.run()))
+            for companion in self.companions:
+                rate = companion.run()
+                beside.append((companion.kernel.working_set_bytes, rate))
+                standings.setdefault(companion.name, []).append(rate)
             plateaus.append(sum(rates[size] for size in top) / len(top))
             for size, rate in rates.items():
                 ratios.setdefault(size, []).append(rate / plateaus[-1])
@@ -225,6 +230,11 @@ class Sweeper:
                     for rate in self.runners[size].rates
                 ),
                 *beside,
+            ),
+            favourite=max(
+                standings,
+                key=lambda name: median(one / other for one, other in zip(standings[name], plateaus, strict=True)),
+                default=None,
             ),
         )
 

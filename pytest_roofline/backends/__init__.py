@@ -37,9 +37,14 @@ class Backends:
         bare = self._make("", "pytest_roofline.backends.cpu", "CpuBackend")
         return (*self._added, *frameworks, bare)
 
-    def in_use(self) -> tuple[Backend, ...]:
-        """Those that may have work in flight: what a drain covers."""
-        return tuple(backend for backend in self.loaded() if backend.has_context())
+    def in_use(self, beside: Backend) -> tuple[Backend, ...]:
+        """Those that may have work in flight while `beside` is measured: what a drain covers.
+
+        Backends whose clock is virtual live in a time of their own: real work is none of theirs, nor theirs its.
+        """
+        if _is_virtual(beside):
+            return (beside,)
+        return tuple(backend for backend in self.loaded() if backend.has_context() and not _is_virtual(backend))
 
     def _make(self, framework: str, room: str, name: str) -> Backend:
         if name not in self._made:
@@ -57,3 +62,8 @@ def _is_imported(framework: str) -> bool:
     module = sys.modules.get(framework)
     spec = getattr(module, "__spec__", None)
     return module is not None and not getattr(spec, "_initializing", False)
+
+
+def _is_virtual(backend: Backend) -> bool:
+    """Whether the backend brings public clocks of its own, because it runs on a virtual one."""
+    return hasattr(backend, "public_clocks")
