@@ -58,10 +58,14 @@ class Backends:
 
 
 def _is_imported(framework: str) -> bool:
-    """Whether the framework is imported, wholly: half-way through its import it must be left alone."""
+    """Whether the framework is imported, wholly: half-way through its import it must be left alone.
+
+    A folder that happens to be named like a framework imports as an empty namespace, which has no file.
+    """
     module = sys.modules.get(framework)
     spec = getattr(module, "__spec__", None)
-    return module is not None and not getattr(spec, "_initializing", False)
+    is_namespace = spec is not None and spec.origin is None
+    return module is not None and not is_namespace and not getattr(spec, "_initializing", False)
 
 
 def _is_virtual(backend: Backend) -> bool:
