@@ -48,7 +48,8 @@ def watched() -> float:
         drains=lambda: (backend,),
         judge=lambda ledger: None,  # type: ignore[arg-type, return-value]
         on_enter=lambda: None,
-        on_abandon=lambda: None,
+        on_leave=lambda: None,
+        loaded=lambda: (backend,),
         frame=None,
     )
     run = audit.watch(step)

@@ -92,6 +92,7 @@ def find_amounts(
     may_return_nothing: bool = False,
 ) -> Amounts:
     """Run the step once, untimed, traced where possible; the loop is reset after it and knows the cache's room."""
+    loop.reset()  # where a reset prefills, the state before the first one is of another length
     said = as_traffic(declared, batch=batch, context=context)
     if declared is not None and said is None:
         said = traffic_of(backends, declared, batch=batch, context=context)
@@ -115,7 +116,9 @@ def find_amounts(
         notes.append("batch is not known and taken as 1")
     if context is None and traffic.context is None:
         notes.append("context is not known and taken as 0")
-    ids = backend.force(outputs).ids
+    forced = backend.force(outputs)
+    # Beside logits an integer may be a position or a length; alone it is what the pass generated.
+    ids = forced.ids if forced.id_arrays == forced.arrays else None
     if loop.has_reset:
         loop.reset()
     chosen = context if context is not None else traffic.context or 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,10 @@ class Audit:
         *,
         backend: Backend,
         drains: Callable[[], Sequence[Backend]],
+        loaded: Callable[[], Sequence[Backend]],
         judge: Callable[[Ledger], Result],
         on_enter: Callable[[], None],
-        on_abandon: Callable[[], None],
+        on_leave: Callable[[], None],
         frame: FrameType | None,
         batch: int = 1,
         tokens_per_pass: float | Callable[[Any], float] = 1,
@@ -36,16 +37,17 @@ class Audit:
         self._backend = backend
         self._clock = backend.clock
         self._drains = drains
+        self._loaded = loaded
         self._judge = judge
         self._on_enter = on_enter
-        self._on_abandon = on_abandon
+        self._on_leave = on_leave
         self._batch = batch
         self._tokens_per_pass = tokens_per_pass
         self._pass_starts_s: list[float] = []
         self._is_watching_passes = False
         self._last_output: Any = None
         self._claimed: Claimed | None = None
-        self._stated: Stated | None = None
+        self._stated: list[Stated] = []
         self._entry_s = 0.0
         self._entry_stamps: dict[str, Stamp] = {}
         self._exit_stamps: dict[str, Stamp] = {}
@@ -72,8 +74,8 @@ class Audit:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was entered and never claimed, so that nothing could be judged."""
-        return self._claimed is None and self._state in ("inside", "left")
+        """Whether it was never claimed (or not even entered), so that nothing could be judged."""
+        return self._claimed is None and self._state in ("new", "inside", "left")
 
     def __enter__(self) -> Audit:
         if self._state != "new":
@@ -83,24 +85,34 @@ class Audit:
         self._state = "inside"
         self._watch.start()
         self._entry_s = self._clock()
-        self._entry_stamps = self._watch.stamps()
+        try:
+            self._entry_stamps = self._watch.stamps()
+        except BaseException:
+            self._watch.stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._exit_stamps = self._watch.stamps()
-        self._watch.stop()
+        try:
+            if kind is None:
+                self._exit_stamps = self._watch.stamps()
+        finally:
+            self._watch.stop()
         if kind is not None:
             self._state = "abandoned"
-            self._on_abandon()
-            self._drain()  # whatever the body left running is not the next test's
+            self._on_leave()
+            with suppress(Exception):  # the body's own exception is what counts
+                self._drain()  # whatever it left running is not the next test's
             return
         self._state = "left"
         self._drain()
-        if self._claimed is not None:
-            self._close()
+        try:
+            if self._claimed is not None:
+                self._close()
+        finally:
+            self._on_leave()
 
     def watch(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The step with its passes counted and its last outputs held; costs well under a microsecond a pass."""
@@ -108,7 +120,7 @@ class Audit:
             raise RooflineUsageError(f"audit.watch needs the step, a callable; got a {type(step).__name__}")
         self._is_watching_passes = True
         note, clock = self._pass_starts_s.append, self._clock
-        submit = self._backend.submit if getattr(self._backend, "is_lazy", False) else None
+        submit = self._backend.submit if self._backend.is_lazy else None
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             note(clock())
@@ -121,7 +133,7 @@ class Audit:
 
     @contextmanager
     def window(self) -> Iterator[None]:
-        """State the window exactly: from here to the end of the block, drained at both ends."""
+        """State the window exactly: from here to the end of the block, drained at both ends; several add up."""
         if self._state != "inside":
             raise RooflineUsageError("audit.window() belongs inside the audit's with block")
         self._drain()
@@ -130,7 +142,7 @@ class Audit:
         stop = self._clock()
         self._drain()
         self._force(self._last_output)
-        self._stated = Stated(start_s=start, stop_s=stop, finished_s=self._clock())
+        self._stated.append(Stated(start_s=start, stop_s=stop, finished_s=self._clock()))
 
     def claim(
         self,
@@ -156,14 +168,18 @@ class Audit:
         self._drain()
         drained = self._clock()
         held = [held for held in (outputs, ids, self._last_output) if held is not None]
-        self._force(held)
+        # Only where work waits for its output is forcing it a part of the work; elsewhere it may be a compilation.
+        self._force(held, is_lazy=True)
         forced = self._clock()
+        self._force(held, is_lazy=False)
         marked = max((marker.finished_s() for marker in markers), default=entry)
+        if all(backend.is_marker_complete for backend in self._drains()):
+            marked = max(marked, drained)  # no queue can have outlasted the markers
         self._claimed = Claimed(
             tokens=positive(tokens, "tokens"),
             tokens_per_s=positive(tokens_per_s, "tokens_per_s"),
             seconds=finite(seconds, "seconds"),
-            samples_s=tuple(finite(sample, "samples") or 0.0 for sample in samples or ()),
+            samples_s=_samples(samples),
             ids=None if ids is None else self._count_ids(ids),
             entry_s=entry,
             drained_s=drained,
@@ -187,7 +203,7 @@ class Audit:
         closing = Closing(
             claimed=claimed,
             reads=self._watch.reads(),
-            stated=self._stated,
+            stated=tuple(self._stated),
             pass_starts_s=self._pass_starts_s,
             is_watching_passes=self._is_watching_passes,
             batch=self._batch,
@@ -210,18 +226,19 @@ class Audit:
         for backend in self._drains():
             backend.drain()
 
-    def _force(self, output: Any) -> None:
+    def _force(self, output: Any, *, is_lazy: bool | None = None) -> None:
         if output is None:
             return
         for backend in self._drains():
-            backend.force(output)
+            if is_lazy is None or backend.is_lazy is is_lazy:
+                backend.force(output)
 
     def _count_ids(self, ids: Any) -> int:
         count = count_ids(ids)
         if count is None:
             # Inside a structure of the framework's own (a model output, say): its backend knows the way.
             seen = [
-                forced.ids for forced in (backend.force(ids) for backend in self._drains()) if forced.ids is not None
+                forced.ids for forced in (backend.force(ids) for backend in self._loaded()) if forced.ids is not None
             ]
             count = max(seen, default=None)
         if count is None:
@@ -243,3 +260,15 @@ class Audit:
             self._force(held)
             times.append(self._clock() - start)
         return median(times)
+
+
+def _samples(samples: Any) -> tuple[float, ...]:
+    if samples is None:
+        return ()
+    try:
+        values = list(samples)
+    except TypeError:
+        raise RooflineUsageError(
+            f"samples is a {type(samples).__name__}; it must be a sequence of seconds, one per sample"
+        ) from None
+    return tuple(finite(value, "samples") or 0.0 for value in values)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_roofline.checks.evidence import Evidence, Limit
+from pytest_roofline.checks.evidence import MEASURED_SLACK, Evidence, Limit
 from pytest_roofline.device import Device
 from pytest_roofline.probe import Probe
 from pytest_roofline.protocol import Backend, Conditions
 from pytest_roofline.result import Fraction, explain_fraction
-from pytest_roofline.roofline import Ceiling, mixed_bytes_per_s
+from pytest_roofline.roofline import Ceiling, Interval, mixed_bytes_per_s
 from pytest_roofline.ruler import Ruler
 from pytest_roofline.settings import Settings, matches
 from pytest_roofline.traffic import Traffic
@@ -19,6 +20,14 @@ from pytest_roofline.verdict import Verdict
 CPU_COMPUTE_INTENSITY = 2.0
 ACCELERATOR_COMPUTE_INTENSITY = 20.0
 """Below this many FLOP per byte a pass is memory-bound on any device of the kind, and no peak is measured."""
+
+_USABLE_DTYPES = {
+    "float64": ("float64",),
+    "float32": ("float32", "tf32"),
+    "bfloat16": ("bfloat16", "float16"),
+    "float16": ("bfloat16", "float16"),
+}
+"""In which dtypes a device may multiply operands of a dtype; of narrower ones any peak is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +89,30 @@ class Bench:
             return True
         return intensity > (CPU_COMPUTE_INTENSITY if self.device.is_cpu else ACCELERATOR_COMPUTE_INTENSITY)
 
+    def limit_beside(self, rulers_bytes_per_s: Sequence[float]) -> Limit:
+        """The limit; where the probes beside the blocks exceed a sheet, that sheet is wrong and they count instead."""
+        fastest = max(rulers_bytes_per_s, default=0.0)
+        if self.limit.is_measured or fastest <= self.limit.with_slack_bytes_per_s:
+            return self.limit
+        return Limit(
+            bytes_per_s=max(fastest, self.probe.best_bytes_per_s),
+            slack=MEASURED_SLACK,
+            source=f"the probes of this measurement, which exceed {self.limit.source}",
+            is_measured=True,
+        )
+
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the probe cannot be trusted; empty when it can."""
         return () if self.probe.is_trusted else self.probe.doubts or ("it did not say why",)
 
     def peak_limit_flops_per_s(self, ceiling: Ceiling) -> float | None:
-        """The largest dense peak of any dtype: the sheet's, else the measured product."""
-        spec = self.device.spec
-        if spec is not None and spec.dense_peak_flops_per_s:
-            return max(spec.dense_peak_flops_per_s.values())
-        return ceiling.peak_flops_per_s
+        """The largest dense peak of any dtype that these operands may run in: by the sheet, else measured."""
+        peaks = self.device.spec.dense_peak_flops_per_s if self.device.spec is not None else {}
+        if not peaks:
+            return ceiling.peak_flops_per_s
+        usable = _USABLE_DTYPES.get(ceiling.traffic.dtype or "", tuple(peaks))
+        return max((peaks[dtype] for dtype in usable if dtype in peaks), default=max(peaks.values()))
 
     @property
     def is_peak_limit_measured(self) -> bool:
@@ -159,10 +181,10 @@ def budgets_for(settings: Settings, device: Device) -> Budgets:
     return Budgets(at_least=at_least, at_most=at_most)
 
 
-def fraction_of(evidence: Evidence, verdict: Verdict, step_s: float | None) -> Fraction | None:
-    """The fraction of a verdict, with the figures behind it; None where none was measured."""
+def fraction_of(evidence: Evidence, verdict: Verdict, step_s: float | None) -> Fraction:
+    """The fraction of a verdict, with the figures behind it; NaN, and undecided, where none was measured."""
     if verdict.fraction is None or verdict.bounds is None:
-        return None
+        return Fraction(math.nan, Interval(low=0.0, high=math.inf), lambda: "no fraction was measured")
     value, bounds, ceiling = verdict.fraction, verdict.bounds, evidence.ceiling
     unit = "calls/s" if evidence.kind == "kernel" else "tok/s"
     return Fraction(value, bounds, lambda: explain_fraction(value, ceiling, step_s, bounds, unit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +43,7 @@ def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Prob
 
 
 @pytest.fixture
-def roofline(request: pytest.FixtureRequest) -> Instrument:
+def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
     """Measure inference code against the roofline of its device: decode, prefill, kernel, audit; traffic, ceiling.
 
     `result = roofline.decode(model.step, model=model, context=2048)`, then `assert result.fraction >= 0.6`. A figure
@@ -64,4 +65,6 @@ def roofline(request: pytest.FixtureRequest) -> Instrument:
         raise refusal(error) from None
     instrument = Instrument(session_of(item.config), settings, on_result=on_result, checks=(*CHECKS, *checks))
     item.stash[INSTRUMENT] = instrument
-    return instrument
+    yield instrument
+    # The results hold the last outputs, and the audits the frame of the test: neither outlives it.
+    del item.stash[INSTRUMENT]

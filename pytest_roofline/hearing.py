@@ -56,7 +56,7 @@ class Hearing:
         self._begun_s, self._before = self._bench.backend.clock(), self._bench.backend.conditions(self._device)
 
     def leave(self) -> None:
-        """Give the probe's buffers back; also when the audit was abandoned."""
+        """Give the probe's buffers back, however the audit ended."""
         if self._ruler is not None:
             self._ruler.close()
             self._ruler = None
@@ -108,8 +108,10 @@ class Hearing:
     def _scale(self, ledger: Ledger, pass_s: float | None) -> tuple[Ceiling | None, Limit | None, Interval | None]:
         """The ceiling, the limit of this very minute, and the fraction by the probes on both sides of the window."""
         bench, traffic = self._bench, self._traffic
-        if bench is None or traffic is None or self._ruler is None:
+        if bench is None or traffic is None:
             return None, None, None
+        if self._ruler is None:  # claimed after the block, where the first ruler was given back
+            self._ruler = bench.ruler(traffic)
         after = self._ruler.measure()
         self.leave()
         ceiling = bench.ceiling(traffic, batch=ledger.batch, tokens_per_pass=ledger.tokens_per_pass)
@@ -149,6 +151,7 @@ class Hearing:
             claim=ledger.claim,
             drifts=ledger.drifts,
             reads=ledger.reads,
+            clocks_read=ledger.clocks_read,
             is_window_unknown=ledger.is_window_unknown,
             whole_audit_s=ledger.whole_audit_s,
             tokens_claimed=ledger.tokens_claimed,

@@ -6,6 +6,7 @@ It finds the device and hands the work to a trial or a hearing. It knows neither
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,7 +87,7 @@ class Instrument:
                 batch=batch or counted.batch or 1,
                 tokens_per_pass=tokens_per_pass,
             )
-        chosen, backend = self._place(device, [traffic])
+        chosen, backend = self._place(device, traffic)
         return self._bench(chosen, backend).ceiling(
             counted, batch=batch or counted.batch or 1, tokens_per_pass=tokens_per_pass
         )
@@ -227,7 +228,7 @@ class Instrument:
         """
         source = traffic if traffic is not None else model
         counted = None if source is None else self.traffic(source, batch=batch, context=context)
-        chosen, backend = self._place(device, [model, traffic])
+        chosen, backend = self._place(device, model if model is not None else traffic)
         hearing = Hearing(
             device=chosen,
             bench_of=lambda: self._bench(chosen, backend),
@@ -240,9 +241,10 @@ class Instrument:
         audit = Audit(
             backend=backend,
             drains=lambda: self._session.backends.in_use(backend),
+            loaded=self._session.backends.loaded,
             judge=hearing.judge,
             on_enter=hearing.enter,
-            on_abandon=hearing.leave,
+            on_leave=hearing.leave,
             frame=sys._getframe(1),
             batch=_whole("batch", batch, 1) or (counted.batch if counted else None) or 1,
             tokens_per_pass=tokens_per_pass,
@@ -253,7 +255,7 @@ class Instrument:
     # -- the common path ----------------------------------------------------------------------------------------
 
     def _run(self, job: Job, wanted: str | None) -> Result:
-        device, backend = self._place(wanted, [job.model, *held_objects(job.step), job.inputs])
+        device, backend = self._place(wanted, job.model, [*held_objects(job.step), job.inputs])
         trial = Trial(
             job,
             settings=self._settings,
@@ -282,31 +284,41 @@ class Instrument:
             )
         return found
 
-    def _place(self, wanted: str | None, holders: Sequence[Any]) -> tuple[Device, Backend]:
-        """The device that holds the bytes of the pass, and the backend that drives it.
+    def _place(self, wanted: str | None, model: Any, holders: Sequence[Any] = ()) -> tuple[Device, Backend]:
+        """The device that holds the bytes of the pass, and the backend that drives it, as far as can be seen now.
 
-        What the model, the step or the inputs hold decides; else the marker's or option's device; else the session's
-        default. A model on another device than the one asked for is an error.
+        The model decides, and being elsewhere than asked is an error. Else the device asked for; else what the step
+        and its inputs hold (the trace has the last word there); else the session's default.
         """
         asked = wanted or self._settings.device
-        loaded = self._session.backends.loaded()
-        for holder in holders:
-            if holder is None:
-                continue
-            for backend in loaded:
-                found = backend.device_of(holder)
-                if found is None:
-                    continue
-                device = next((d for d in backend.devices() if d.id == found), None)
-                if device is None:
-                    device = self._session.find_device(found)
-                if asked is not None and self._session.find_device(asked).id != device.id:
-                    raise RooflineUsageError(
-                        f"the model is on {device.id}, but {asked!r} was asked for: move the model, or drop device="
-                    )
-                return device, backend
+        found = self._holder(model)
+        if found is not None:
+            device, backend = found
+            if self._settings.mode != "off" and asked and self._session.find_device(asked).id != device.id:
+                raise RooflineUsageError(
+                    f"the model is on {device.id}, but {asked!r} was asked for: move the model, or drop device="
+                )
+            return device, backend
+        if asked is not None and self._settings.mode == "off":
+            asked = None  # nothing is measured, so a device that is not here is missed by nobody
+        if asked is None:
+            for holder in holders:
+                found = self._holder(holder)
+                if found is not None:
+                    return found
         device = self._session.find_device(asked)
         return device, self._session.backend_of(device)
+
+    def _holder(self, holder: Any) -> tuple[Device, Backend] | None:
+        """The device that holds this, and its backend; None for what no backend knows."""
+        if holder is None:
+            return None
+        for backend in self._session.backends.loaded():
+            name = backend.device_of(holder)
+            if name is not None:
+                device = next((device for device in backend.devices() if device.id == name), None)
+                return device or self._session.find_device(name), backend
+        return None
 
     def _bench(self, device: Device, backend: Backend) -> Bench:
         return Bench(
@@ -341,8 +353,10 @@ class Instrument:
 def _whole(name: str, value: Any, least: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise RooflineUsageError(f"{name} is {value!r}; it must be a whole number, {least} or more")
+    if not isinstance(value, (bool, str, bytes)) and hasattr(value, "__index__"):
+        value = operator.index(value)  # also the integers of numpy
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= sys.maxsize:
+        raise RooflineUsageError(f"{name} is {value!r:.60}; it must be a whole number, {least} or more")
     return value
 
 

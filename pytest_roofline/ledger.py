@@ -18,6 +18,8 @@ from pytest_roofline.window import closed_samples_s, find_span, spans_of_samples
 
 BEYOND_MARKERS_S = 100e-6
 """Work that no marker covers (a foreign stream) counts only when it outlasts the marked queues by this much."""
+SAME = 0.02
+"""Two figures of one claim agree within 2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Ledger:
     window: Window | None
     is_window_unknown: bool
     reads: int
+    clocks_read: frozenset[str]
     drifts: tuple[ClockDrift, ...]
     whole_audit_s: float
     passes: float
@@ -77,7 +80,7 @@ class Closing:
 
     claimed: Claimed
     reads: tuple[ClockRead, ...]
-    stated: Stated | None
+    stated: tuple[Stated, ...]
     pass_starts_s: Sequence[float]
     is_watching_passes: bool
     batch: int
@@ -107,6 +110,7 @@ class Closing:
             window=window,
             is_window_unknown=is_unknown,
             reads=len(self.reads),
+            clocks_read=frozenset(read.clock for read in self.reads),
             drifts=self.drifts,
             whole_audit_s=self.whole_audit_s,
             passes=window.passes if window is not None else self._passes_of(tokens),
@@ -117,11 +121,19 @@ class Closing:
             not_checked=not_checked,
         )
 
+    def _watched(self, bounds: Sequence[tuple[float, float]]) -> int:
+        """Passes that began within any of these stretches."""
+        return sum(any(low <= start <= high for low, high in bounds) for start in self.pass_starts_s)
+
     def _passes_of(self, tokens: float) -> float:
         return tokens / (self.batch * self.tokens_per_pass)
 
     def _tokens(self) -> float:
         claimed = self.claimed
+        if claimed.samples_s and claimed.tokens_per_s is not None:
+            per_sample = claimed.tokens_per_s * median(claimed.samples_s)
+            if claimed.tokens is None or abs(claimed.tokens - per_sample) <= SAME * per_sample:
+                return per_sample * len(claimed.samples_s)  # the tokens of one sample were meant
         if claimed.tokens is not None:
             return claimed.tokens
         if claimed.tokens_per_s is not None and claimed.seconds is not None:
@@ -129,10 +141,21 @@ class Closing:
         if claimed.ids:
             return float(claimed.ids)
         if self.pass_starts_s:
-            return len(self.pass_starts_s) * self.batch * self.tokens_per_pass
+            return self._passes_meant() * self.batch * self.tokens_per_pass
         raise RooflineUsageError(
             "audit.claim was given no tokens: pass tokens= and seconds=, or ids=, or wrap the step in audit.watch"
         )
+
+    def _passes_meant(self) -> int:
+        """Watched passes of the window, as far as it is known without the claim; else all of them."""
+        bounds: list[tuple[float, float]] = [(stated.start_s, stated.stop_s) for stated in self.stated]
+        if not bounds and self.claimed.samples_s:
+            spans = spans_of_samples(self.reads, self.claimed.samples_s) or ()
+            bounds = [(span.start.private_low_s, span.stop.private_high_s) for span in spans]
+        if not bounds and not self.claimed.samples_s:
+            span = find_span(self.reads, self.claimed.seconds)
+            bounds = [(span.start.private_low_s, span.stop.private_high_s)] if span is not None else []
+        return self._watched(bounds) or len(self.pass_starts_s)
 
     def _window(self, tokens: float, notes: list[str]) -> tuple[Window | None, float, bool]:
         """The window of the claim, the seconds that its rate amounts to, and whether the window stayed unknown."""
@@ -140,16 +163,16 @@ class Closing:
         by_rate_s = tokens / claimed.tokens_per_s if claimed.tokens_per_s is not None else None
         stated_s = claimed.seconds if claimed.seconds is not None else by_rate_s
         claimed_s = by_rate_s if by_rate_s is not None else claimed.seconds
-        if self.stated is not None:
-            stated = self.stated
+        if self.stated:
             window = self._make_window(
                 tokens,
-                window_s=stated.stop_s - stated.start_s,
-                leftover_s=stated.finished_s - stated.stop_s,
-                bounds=(stated.start_s, stated.stop_s),
+                window_s=sum(stated.stop_s - stated.start_s for stated in self.stated),
+                leftover_s=sum(stated.finished_s - stated.stop_s for stated in self.stated),
+                bounds=[(stated.start_s, stated.stop_s) for stated in self.stated],
                 source="audit.window()",
             )
-            return window, window.window_s if claimed_s is None else claimed_s, False
+            # Who states the window and no time leaves the time to the tool: that is the closed one.
+            return window, window.closed_s if claimed_s is None else claimed_s, False
         if claimed.samples_s:
             return self._sampled_window(tokens, notes)
         span = find_span(self.reads, stated_s)
@@ -158,16 +181,14 @@ class Closing:
                 tokens,
                 window_s=span.measured_s,
                 leftover_s=self._leftover_of(span.stop),
-                bounds=(span.start.private_low_s, span.stop.private_high_s),
+                bounds=[(span.start.private_low_s, span.stop.private_high_s)],
                 source="watched clock",
                 returned_s=span.returned_s,
                 private_bounds=(span.private_low_s, span.private_high_s),
                 where=span.stop.where,
                 clock=span.stop.clock,
             )
-            if claimed_s is None:
-                claimed_s = span.returned_s if span.returned_s is not None else span.private_high_s
-            return window, claimed_s, False
+            return window, window.closed_s if claimed_s is None else claimed_s, False
         if claimed_s is None:
             raise RooflineUsageError(
                 "audit.claim was given neither seconds nor a rate, and its window is not known: pass seconds= or "
@@ -183,7 +204,7 @@ class Closing:
             tokens,
             window_s=claimed_s,
             leftover_s=leftover,
-            bounds=None,
+            bounds=[],
             source="the claim itself, for no clock read was seen",
         )
         return window, claimed_s, False
@@ -206,7 +227,7 @@ class Closing:
             tokens,
             window_s=min(open_s, closed_s),
             leftover_s=max(0.0, closed_s - open_s),
-            bounds=(spans[0].start.private_low_s, last.private_high_s),
+            bounds=[(span.start.private_low_s, span.stop.private_high_s) for span in spans],
             source=f"the median of {len(samples)} samples",
             where=last.where,
             clock=last.clock,
@@ -221,8 +242,10 @@ class Closing:
         """
         claimed = self.claimed
         leftover = stop.leftover_s
-        if claimed.drained_s - max(claimed.entry_s, claimed.marked_s) > claimed.idle_s:
-            leftover = max(leftover, claimed.drained_s - stop.private_high_s)
+        # How long it had been running by then is not known: only what was seen is charged.
+        beyond = claimed.drained_s - max(claimed.entry_s, claimed.marked_s)
+        if beyond > claimed.idle_s:
+            leftover = max(leftover, beyond)
         forcing = claimed.forced_s - claimed.drained_s
         return leftover + forcing if forcing > claimed.idle_s else leftover
 
@@ -232,16 +255,14 @@ class Closing:
         *,
         window_s: float,
         leftover_s: float,
-        bounds: tuple[float, float] | None,
+        bounds: Sequence[tuple[float, float]],
         source: str,
         returned_s: float | None = None,
         private_bounds: tuple[float, float] | None = None,
         where: str | None = None,
         clock: str | None = None,
     ) -> Window:
-        watched = 0
-        if self.is_watching_passes and bounds is not None:
-            watched = sum(bounds[0] <= start <= bounds[1] for start in self.pass_starts_s)
+        watched = self._watched(bounds) if self.is_watching_passes else 0
         return Window(
             window_s=window_s,
             leftover_s=leftover_s,
@@ -287,9 +308,14 @@ def finite(value: Any, name: str) -> float | None:
     """The figure as a float; None stays None, and what is no finite number is a usage error that names it."""
     if value is None:
         return None
+    if not isinstance(value, (int, float)) and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # a scalar of numpy or of a framework
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RooflineUsageError(f"{name} is {value!r}; it must be a finite number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise RooflineUsageError(f"{name} is too large; it must be a finite number") from None
 
 
 def positive(value: Any, name: str) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,14 +105,18 @@ class Loop:
         """One pass, untimed, drained after it; what it returned."""
         self.count()
         try:
-            return self._step(*arguments)
-        finally:
-            self.drain()
+            output = self._step(*arguments)
+        except BaseException:
+            with suppress(Exception):
+                self.drain()
+            raise
+        self.drain()
+        return output
 
     def set_room(self, passes: int) -> None:
-        """Learn the room that a trace saw, where the caller stated none."""
-        if self._room is None:
-            self._room = max(1, passes)
+        """Learn the room that a trace saw; of it and what the caller stated, the smaller one holds."""
+        seen = max(1, passes)
+        self._room = seen if self._room is None else min(self._room, seen)
 
     def arguments(self) -> tuple[Any, ...]:
         """Fresh arguments for the next block: `step(*arguments)`."""
@@ -170,9 +175,12 @@ class Loop:
                     output = step(*arguments)
                     submit(output)
             stop = clock()
-        finally:
-            # Also when the step raised or the user pressed Ctrl-C: leave nothing running behind.
-            self.drain()
+        except BaseException:
+            # The step raised, or the user pressed Ctrl-C: leave nothing running behind, and say only that.
+            with suppress(Exception):
+                self.drain()
+            raise
+        self.drain()
         forced = self._backend.force(output)
         end = clock()
         check_output(output, may_return_nothing=self._may_return_nothing)
@@ -180,7 +188,7 @@ class Loop:
         return Block(passes=passes, first_pass=first_pass, host_s=stop - start, closed_s=end - start, forced=forced)
 
     def _submit(self) -> Callable[[Any], None] | None:
-        return self._backend.submit if getattr(self._backend, "is_lazy", False) else None
+        return self._backend.submit if self._backend.is_lazy else None
 
 
 def check_output(output: Any, *, may_return_nothing: bool = False) -> None:
@@ -215,7 +223,12 @@ def _source_of_inputs(inputs: Any) -> Callable[[], tuple[Any, ...]]:
         return tuple
     if callable(inputs):
         return lambda: _as_arguments(inputs())
-    choices = list(inputs)
+    try:
+        choices = list(inputs)
+    except TypeError:
+        raise RooflineUsageError(
+            f"inputs is a {type(inputs).__name__}; give a sequence of argument tuples, or a function that makes them"
+        ) from None
     if not choices:
         raise RooflineUsageError("inputs is empty; give a sequence of argument tuples, or a function that makes them")
     turn = iter(range(1 << 62))

@@ -92,7 +92,7 @@ class Measurement:
         self._idle_drain_s = self._time_idle_drain()
         pass_s = self._warm_up()
         samples: list[Sample] = []
-        timed_out = False
+        timed_out = pass_s is None and self._clock() >= self._deadline_s
         if pass_s is not None:
             passes = self._block_passes(pass_s)
             before = self._ruler.measure()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import linecache
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -113,7 +114,7 @@ def _of_exception(results: Sequence[Result], raised: BaseException) -> Outcome:
 def _standing(result: Result) -> Standing:
     if result.verdict.outcome == "bogus":
         return CAUGHT  # whoever asks knows whether it came through
-    if result.fraction is not None and not result.fraction.is_measured:
+    if not result.fraction.is_measured:
         return UNMEASURED
     return result.verdict.outcome
 
@@ -131,11 +132,12 @@ def _doubt(result: Result, settings: Settings) -> str:
         return ""
     if found := _court_doubt(result):
         return found
-    for comparison in result.fraction.comparisons if result.fraction is not None else ():
+    for comparison in result.fraction.comparisons:
         if not comparison.is_decided:
             return _undecided(result, comparison)
     budget = settings.at_least
-    if result.fraction is None and settings.is_budget_explicit and budget is not None and budget.judges(result.device):
+    is_missing = result.fraction.is_measured and math.isnan(result.fraction)
+    if is_missing and settings.is_budget_explicit and budget is not None and budget.judges(result.device):
         asked = budget.for_device(result.device)
         if asked is not None:
             return (
@@ -152,8 +154,9 @@ def _court_doubt(result: Result) -> str:
 
 
 def _undecided(result: Result, comparison: Comparison) -> str:
-    bounds = result.fraction.bounds if result.fraction is not None else None
-    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if bounds else "not known"
+    bounds = result.fraction.bounds
+    is_known = math.isfinite(bounds.high)
+    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if is_known else "not known"
     return (
         f"{result.label}: the fraction is {between}, which does not decide "
         f"{comparison.operator} {format_fraction(comparison.other)}"
@@ -172,7 +175,7 @@ def asserted_comparison(results: Sequence[Result], raised: BaseException) -> tup
     lines = range(line, line + 1)
     found: list[tuple[int, Comparison]] = []
     for index, result in enumerate(results):
-        comparisons = result.fraction.comparisons if result.fraction is not None else []
+        comparisons = result.fraction.comparisons
         near = [comparison for comparison in comparisons if comparison.where[0] == file]
         if near and len(lines) == 1:
             lines = statement_lines(file, line)
@@ -234,8 +237,9 @@ def properties_of(outcome: Outcome, results: Sequence[Result], mode: str) -> lis
         ],
     }
     flat: list[tuple[str, str | float]] = [("roofline.verdict", outcome.standing)]
-    measured = [result.fraction for result in results if result.fraction is not None and result.fraction.is_measured]
-    fractions = [float(fraction) for fraction in measured]
+    fractions = [
+        float(result.fraction) for result in results if result.fraction.is_measured and math.isfinite(result.fraction)
+    ]
     if fractions:
         # A budget applies to every result, so the lowest one stands for the test.
         flat.append(("roofline.fraction", min(fractions)))

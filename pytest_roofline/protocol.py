@@ -79,6 +79,8 @@ class Forced:
     arrays: int = 0
     ids: int | None = None
     """Number of integer ids among the outputs; None when none were returned."""
+    id_arrays: int = 0
+    """Arrays that those ids are in. Where other arrays were returned too, the integers may be positions."""
     notes: tuple[str, ...] = ()
     """Arrays that were deleted or donated, and so could not be read."""
 
@@ -110,6 +112,11 @@ class Backend(Protocol):
     """One framework, or the bare CPU, or a fake."""
 
     name: str
+    is_lazy: bool
+    """Whether work waits until its output is asked for: then each pass is submitted, and forcing it is its work."""
+
+    is_marker_complete: bool
+    """Whether a marker covers every queue; where side streams exist that it cannot know of, a drain may outlast it."""
 
     def devices(self) -> Sequence[Device]:
         """Every device that this backend can measure on, its preferred one first."""

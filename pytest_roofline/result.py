@@ -122,7 +122,7 @@ class Result:
     kind: str
     label: str
     device: Device
-    fraction: Fraction | None
+    fraction: Fraction
     mbu: float | None
     step_s: float | None
     fixed_s: float | None
@@ -147,8 +147,7 @@ class Result:
     """What the last pass returned."""
 
     def __repr__(self) -> str:
-        what = repr(self.fraction) if self.fraction is not None else "no fraction"
-        return f"<{self.kind} {self.label} on {self.device.id}: {self.verdict.outcome}, {what}>"
+        return f"<{self.kind} {self.label} on {self.device.id}: {self.verdict.outcome}, {self.fraction!r}>"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -163,7 +162,7 @@ class Result:
             "label": self.label,
             "device": self.device.to_dict(),
             "verdict": self.verdict.outcome,
-            "fraction": None if self.fraction is None or not self.fraction.is_measured else float(self.fraction),
+            "fraction": float(self.fraction) if self.fraction.is_measured else None,
             "fraction_low": self.verdict.bounds.low if self.verdict.bounds else None,
             "fraction_high": self.verdict.bounds.high if self.verdict.bounds else None,
             "at_least": self.verdict.at_least,

@@ -39,6 +39,9 @@ class Traffic:
     kv_bytes_per_token: float | None = None
     """Per sequence and per token of context; None when not known."""
     written_bytes_per_pass: float = 0.0
+    repeated_bytes_per_pass: float = 0.0
+    """Bytes read again within the pass (a draft model run four times); how many of them come from memory, a cache
+    decides. In no other figure."""
     extra_bytes_per_pass: float = 0.0
     extra: tuple[tuple[str, float], ...] = ()
     """Named parts of the extra bytes, largest first: ``("KV cache copied each step", 1.2e9)``."""
@@ -122,6 +125,7 @@ class Traffic:
             "kv_bytes_per_pass": self.kv_bytes_per_pass,
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "written_bytes_per_pass": self.written_bytes_per_pass,
+            "repeated_bytes_per_pass": self.repeated_bytes_per_pass,
             "extra_bytes_per_pass": self.extra_bytes_per_pass,
             "extra": [[name, value] for name, value in self.extra],
             "flops_per_pass": self.flops_per_pass,

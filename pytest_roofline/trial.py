@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,10 +109,13 @@ class Trial:
     def judge(self, amounts: Amounts, bench: Bench) -> Result:
         """Time the loop against the bench's ruler and call the court."""
         try:
-            return self._judge(amounts, bench)
-        finally:
-            # The device is the next test's now, whatever happened here.
-            self.loop.drain()
+            result = self._judge(amounts, bench)
+        except BaseException:
+            with suppress(Exception):  # what went wrong first is what counts
+                self.loop.drain()
+            raise
+        self.loop.drain()  # the device is the next test's now
+        return result
 
     def _judge(self, amounts: Amounts, bench: Bench) -> Result:
         job = self._job
@@ -149,6 +153,9 @@ class Trial:
                 keep_back=ALTERNATIONS if bench.limit.is_measured else 0,
             ).run()
         after = bench.backend.conditions(bench.device)
+        if callable(job.tokens_per_pass) and self.loop.outputs is not None:
+            tokens_per_pass = tokens_of_a_pass(job.tokens_per_pass, self.loop.outputs)
+            ceiling = replace(ceiling, tokens_per_pass=tokens_per_pass)
         has_ids = amounts.ids_per_pass is not None and not job.is_kernel
         evidence = Evidence(
             kind=job.kind,
@@ -157,7 +164,7 @@ class Trial:
             traffic=traffic,
             declared=amounts.declared,
             traced=amounts.traced,
-            limit=bench.limit,
+            limit=bench.limit_beside([sample.ruler_after_bytes_per_s for sample in timing.samples]),
             knee_bytes=knee,
             samples=timing.samples,
             fraction=timing.interval,
@@ -185,7 +192,8 @@ class Trial:
         rotated = rotated_bytes(self._job.inputs, footprint)
         if rotated is not None and rotated >= needed:
             note = f"{format_bytes(rotated)} of inputs are rotated, over {KNEES_OF_A_COLD_KERNEL} cache knees"
-            return replace(traffic, working_set_bytes=rotated), self.loop, knee, note
+            # The caches serve a whole turn, so a call may have its share of them and no more.
+            return traffic, self.loop, knee * footprint / rotated, note
         if footprint >= needed:
             return traffic, self.loop, knee, None
         note = (

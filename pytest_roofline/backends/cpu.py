@@ -34,6 +34,8 @@ class CpuBackend:
     """
 
     name = "cpu"
+    is_lazy = False
+    is_marker_complete = True
 
     def __init__(self, *, threads: int | None = None, root: Path = cpu_facts.ROOT) -> None:
         if threads is not None and threads < 1:

@@ -100,6 +100,7 @@ class FakeBackend(FakeHost):
     """
 
     name = "fake"
+    is_marker_complete = True
 
     def devices(self) -> tuple[Device, ...]:
         """Every fake device, in the order of their indices."""
@@ -211,7 +212,7 @@ class FakeBackend(FakeHost):
         """Run what is lazy, wait for every array and read one element of each, at `sync_s` of host time."""
         self._require_not_capturing()
         self.submit(output)
-        count, ids, notes = 0, None, []
+        count, ids, id_arrays, notes = 0, None, 0, []
         for array in arrays_in(output):
             if array.is_deleted:
                 notes.append(f"an output on {array.device} was deleted or donated, and could not be read")
@@ -220,7 +221,8 @@ class FakeBackend(FakeHost):
             array.item()
             if array.is_int:
                 ids = (ids or 0) + array.size
-        return Forced(arrays=count, ids=ids, notes=tuple(notes))
+                id_arrays += 1
+        return Forced(arrays=count, ids=ids, id_arrays=id_arrays, notes=tuple(notes))
 
     def mark(self) -> FakeMarker:
         """A marker behind everything queued on every device. It costs nothing and its moment is exact."""

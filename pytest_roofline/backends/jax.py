@@ -39,6 +39,8 @@ class JaxBackend:
     """
 
     name = "jax"
+    is_lazy = False
+    is_marker_complete = True
 
     # -- identify --
 
@@ -139,6 +141,7 @@ class JaxBackend:
             return Forced()
         count = 0
         ids: int | None = None
+        id_arrays = 0
         gone = 0
         readable: dict[Any, list[Any]] = {}
         from pytest_roofline.backends import jax_queue
@@ -158,6 +161,7 @@ class JaxBackend:
             count += 1
             if numpy.issubdtype(array.dtype, numpy.integer):
                 ids = (ids or 0) + int(array.size)
+                id_arrays += 1
             # The part that lies here, of an array spread over devices or processes. Not through a view in
             # host memory, which would keep the buffer from being donated to the next step.
             part = array if len(array.devices()) == 1 else array.addressable_shards[0].data
@@ -166,7 +170,7 @@ class JaxBackend:
         for parts in readable.values():
             jax.device_get(self._first_elements(parts))
         notes = (f"{gone} deleted or donated JAX arrays were returned and could not be read",) if gone else ()
-        return Forced(arrays=count, ids=ids, notes=notes)
+        return Forced(arrays=count, ids=ids, id_arrays=id_arrays, notes=notes)
 
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once, recording what it hands to XLA; None where this JAX cannot be recorded."""

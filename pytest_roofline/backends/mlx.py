@@ -41,6 +41,8 @@ class MlxBackend:
     """The GPU of an Apple machine, and the CPU. Traces nothing yet; conditions are those of the CPU."""
 
     name = "mlx"
+    is_lazy = True
+    is_marker_complete = True
 
     def __init__(self) -> None:
         self._stamper = Stamper("roofline-mlx-markers")
@@ -160,12 +162,14 @@ class MlxBackend:
         arrays = list(self._arrays(output))
         mx.eval(arrays)
         ids: int | None = None
+        id_arrays = 0
         for array in arrays:
             if mx.issubdtype(array.dtype, mx.integer):
                 ids = (ids or 0) + int(array.size)
+                id_arrays += 1
             if array.size:
                 array[(0,) * array.ndim].item()
-        return Forced(arrays=len(arrays), ids=ids)
+        return Forced(arrays=len(arrays), ids=ids, id_arrays=id_arrays)
 
     def mark(self) -> Marker | None:
         """A tiny operation on every known stream; None where MLX is not in use."""

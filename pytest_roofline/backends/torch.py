@@ -49,6 +49,8 @@ class TorchBackend:
     """
 
     name = "torch"
+    is_lazy = False
+    is_marker_complete = False
 
     def __init__(
         self,

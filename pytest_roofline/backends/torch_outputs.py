@@ -106,6 +106,7 @@ def force(output: Any) -> Forced:
     walk = Walk(output)
     arrays = 0
     ids: int | None = None
+    id_arrays = 0
     notes: list[str] = []
     for found in walk:
         arrays += 1
@@ -115,9 +116,10 @@ def force(output: Any) -> Forced:
                 notes.append(problem)
         elif found.may_be_ids and found.tensor.dtype in _ID_DTYPES:
             ids = (ids or 0) + found.tensor.numel()
+            id_arrays += 1
     if not walk.is_complete:
         notes.append(f"the output is too large or too strange to walk through: {arrays} tensors were read")
-    return Forced(arrays=arrays, ids=ids, notes=tuple(notes))
+    return Forced(arrays=arrays, ids=ids, id_arrays=id_arrays, notes=tuple(notes))
 
 
 def _read_one(tensor: torch.Tensor, depth: int) -> str | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_roofline.checks.amounts import bytes_disagree, tokens_disagree
-from pytest_roofline.checks.ceiling import compute_unsure, does_not_scale, faster_than_limit, probe_unsure
+from pytest_roofline.checks.ceiling import (
+    cache_unsure,
+    compute_unsure,
+    does_not_scale,
+    faster_than_limit,
+    open_trace_unsure,
+    probe_unsure,
+)
 from pytest_roofline.checks.clock import claim_exceeds_closed_time, clock_disagrees, not_drained
 from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.steadiness import cache_resident, device_shared, drifted, too_few_samples
@@ -22,6 +29,8 @@ CHECKS: tuple[Check, ...] = (
     compute_unsure,
     does_not_scale,
     probe_unsure,
+    cache_unsure,
+    open_trace_unsure,
     cache_resident,
     drifted,
     device_shared,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pytest_roofline.checks.evidence import Evidence, Finding, Limit
 from pytest_roofline.samples import median
+from pytest_roofline.traffic import TRACED
 from pytest_roofline.units import (
     format_bytes,
     format_bytes_per_s,
@@ -20,6 +21,8 @@ ALTERNATIONS = 5
 AUDIT_BOGUS_RATIO = 2.0
 """Without a sheet an audit cannot be repeated: up to twice the best of all probes it is only unsure."""
 PEAK_SLACK = 1.15
+HOT_SLACK = 1.25
+"""There is no sheet of a cache: what the probe read from it, and a quarter on top."""
 
 
 def closed_pass_s(evidence: Evidence) -> float | None:
@@ -37,8 +40,9 @@ def closed_pass_s(evidence: Evidence) -> float | None:
 
 def memory_bytes(evidence: Evidence) -> float | None:
     """The least bytes of a pass that cannot have come from cache."""
-    candidates = [t.least_bytes_per_pass for t in (evidence.traffic, evidence.declared, evidence.traced) if t]
-    if not candidates or evidence.is_cache_hot:
+    traced = evidence.traced if evidence.traced is not None and evidence.traced.is_closed else None
+    candidates = [t.least_bytes_per_pass for t in (evidence.traffic, evidence.declared, traced) if t]
+    if not candidates:
         return None
     return max(0.0, min(candidates) - evidence.knee_bytes)
 
@@ -201,4 +205,40 @@ def probe_unsure(evidence: Evidence) -> Finding | None:
         message=f"the probe of this device cannot be trusted: {'; '.join(evidence.probe_doubts)}",
         figures={"doubts": list(evidence.probe_doubts)},
         remedy="free memory and stop what else runs on this machine, then start again",
+    )
+
+
+def cache_unsure(evidence: Evidence) -> Finding | None:
+    """Judged against the cache, and well above what the probe could read from it: no figure to judge by."""
+    if not evidence.is_cache_hot or evidence.fraction is None or evidence.fraction.low <= HOT_SLACK:
+        return None
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"{format_ratio(evidence.fraction.low)} the rate at which the probe reads from cache: a smaller cache "
+            "served it, or the work did not run"
+        ),
+        figures={"fraction_low": evidence.fraction.low, "slack": HOT_SLACK},
+        remedy="check that the work ran, or judge it cold, against the memory",
+    )
+
+
+def open_trace_unsure(evidence: Evidence) -> Finding | None:
+    """The bytes come from a trace that does not account for everything: a fraction of them may be too low."""
+    traffic, bounds = evidence.traffic, evidence.fraction
+    if traffic is None or traffic.source != TRACED or traffic.is_closed or bounds is None:
+        return None
+    if evidence.at_least is None or bounds.clears(evidence.at_least) is not False:
+        return None
+    why = f" ({traffic.notes[0]})" if traffic.notes else ""
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"only {format_bytes(traffic.bytes_per_pass)} per pass could be traced, and the trace is open{why}: the "
+            "fraction is a lower bound, which cannot miss a budget"
+        ),
+        figures={"traced_bytes_per_pass": traffic.bytes_per_pass},
+        remedy="declare the bytes of a pass with traffic=",
     )

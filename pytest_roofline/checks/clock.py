@@ -35,10 +35,17 @@ def _excess(claim: Claim, seconds: float, tokens: float) -> float:
 
 
 def ledger_tokens(evidence: Evidence) -> float:
-    """Tokens that a claim may divide: the ids that were seen, else what the claim says."""
+    """Tokens that a claim may divide: the ids that were seen, else what the claim says; at least the passes watched.
+
+    More passes than tokens claimed is somebody who claims the time of one token. Fewer is `tokens-disagree`.
+    """
+    window = evidence.window
+    watched = 0.0
+    if window is not None and window.are_passes_watched:
+        watched = window.passes * evidence.batch * evidence.tokens_per_pass
     if evidence.ids_seen is not None:
-        return float(evidence.ids_seen)
-    return evidence.claim.tokens if evidence.claim else 0.0
+        return max(float(evidence.ids_seen), watched)
+    return max(evidence.claim.tokens, watched) if evidence.claim else 0.0
 
 
 def _is_leftover_large(window: Window) -> bool:
@@ -189,7 +196,8 @@ def _longer_than_audit(evidence: Evidence, claim: Claim) -> Finding | None:
         return None
     return Finding(
         check="claim-exceeds-closed-time",
-        severity="bogus",
+        # With a read inside, its start may lie before the audit: too slow a claim, and nobody's gain.
+        severity="note" if evidence.reads else "bogus",
         message=(
             f"{format_seconds(claim.seconds)} claimed, but the whole audit lasted {format_seconds(whole)}: "
             "the clock behind the claim runs in another unit"
@@ -231,7 +239,8 @@ def _disagreements(evidence: Evidence) -> Iterator[Finding]:
         )
     for drift in evidence.drifts:
         if _outside(drift.public_s, drift.private_low_s, drift.private_high_s, 2 * drift.resolution_s + 1e-3):
-            if window is None or window.returned_s is None or window.clock == drift.clock:
+            is_of_others = bool(evidence.clocks_read) and drift.clock not in evidence.clocks_read
+            if not is_of_others and (window is None or window.returned_s is None or window.clock == drift.clock):
                 yield _disagreement(evidence, drift.clock, drift.public_s, drift.private_low_s, drift.private_high_s)
             else:
                 yield _clock_note(drift)

@@ -12,6 +12,11 @@ from typing import Any, Literal
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.traffic import Traffic
 
+DRIVER_SLACK = 1.02
+SHEET_SLACK = 1.05
+MEASURED_SLACK = 1.25
+"""By how much a result must exceed a limit to be called impossible, by what the limit rests on."""
+
 Severity = Literal["bogus", "inconclusive", "note"]
 Kind = Literal["decode", "prefill", "kernel", "audit"]
 
@@ -214,6 +219,8 @@ class Evidence:
     claim: Claim | None = None
     drifts: tuple[ClockDrift, ...] = ()
     reads: int = 0
+    clocks_read: frozenset[str] = frozenset()
+    """Names of the clocks behind those reads."""
     is_window_unknown: bool = False
     """Several clock reads, and none of them fits the claim."""
     whole_audit_s: float | None = None

@@ -98,6 +98,7 @@ def account(ledger: Ledger, circumstances: Circumstances) -> Traffic:
         kv_bytes_per_pass=kv_bytes,
         kv_bytes_per_token=kv_bytes_per_token if kv_bytes_per_token and context is not None else None,
         written_bytes_per_pass=written_bytes,
+        repeated_bytes_per_pass=float(ledger.repeated_bytes),
         extra_bytes_per_pass=sum(size for _, size in extra),
         extra=tuple(extra),
         flops_per_pass=flops,

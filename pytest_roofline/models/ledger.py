@@ -30,6 +30,7 @@ class Ledger:
     """Entries of one step. The rules of the operations write it, the accounts read it."""
 
     def __init__(self, *, has_model: bool) -> None:
+        self.repeated_bytes = 0
         self.storages = Storages()
         self.has_model = has_model
         self.open_reasons: list[str] = []
@@ -111,7 +112,11 @@ class Ledger:
     def require(self, number: int, ranges: Iterable[Range]) -> None:
         """These bytes of a storage have to be read from memory."""
         limit = None if self.attended is None else self.attended.get(number)
-        self.storages[number].needed.update(ranges if limit is None else RangeSet(ranges).common(limit))
+        read = RangeSet(ranges) if limit is None else RangeSet(ranges).common(limit)
+        needed = self.storages[number].needed
+        before = needed.total_bytes
+        needed.update(read)
+        self.repeated_bytes += read.total_bytes - (needed.total_bytes - before)
 
     def wrote(self, tensor: torch.Tensor, ranges: Sequence[Range] | None = None) -> None:
         """New bytes were stored there (all of the tensor unless ranges are given)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +49,11 @@ def made(
         kind="decode",
         label=label,
         device=DEVICE,
-        fraction=None if fraction is None or bounds is None else Fraction(fraction, bounds, lambda: "explained"),
+        fraction=Fraction(
+            math.nan if fraction is None else fraction,
+            bounds or Interval(low=0.0, high=math.inf),
+            lambda: "explained",
+        ),
         mbu=None,
         step_s=None,
         fixed_s=None,

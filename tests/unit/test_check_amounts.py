@@ -96,10 +96,27 @@ def test_causes_of_too_many(bytes_: float, batch: int, cause: str) -> None:
     assert cause in finding.message.split("\n")[0]
 
 
-def test_a_trace_of_nothing_but_arithmetic_is_no_division() -> None:
-    """Bytes declared for a pass that moved none."""
-    finding = bytes_disagree(declared(1e9, traced(0.0, flops_per_pass=1e9)))
-    assert severity(finding) == "bogus"
+@pytest.mark.parametrize(("bytes_", "gravity"), [(19e9, "bogus"), (21e9, "note")])
+def test_a_blind_trace_accuses_nobody(bytes_: float, gravity: str) -> None:
+    """Under a twentieth of what was declared, the work was done where no trace can look."""
+    finding = bytes_disagree(declared(bytes_, traced(1e9)))
+    assert severity(finding) == gravity
+    nothing = bytes_disagree(declared(1e9, traced(0.0, flops_per_pass=1e9)))
+    assert severity(nothing) == "note"
+
+
+@pytest.mark.parametrize(("bytes_", "gravity"), [(4e9, "note"), (4.5e9, "bogus")])
+def test_what_is_read_again_may_be_declared(bytes_: float, gravity: str) -> None:
+    """A draft model that runs four times in a pass is read four times."""
+    finding = bytes_disagree(declared(bytes_, traced(1e9, repeated_bytes_per_pass=3e9)))
+    assert severity(finding) == gravity
+
+
+def test_an_expectation_is_not_convicted() -> None:
+    """Only the least bytes of a declaration can be too many: batched experts beat what is expected of them."""
+    said = traffic(10e9, least_bytes_per_pass=5e9)
+    finding = bytes_disagree(loop(declared=said, traced=traced(8e9, least_bytes_per_pass=5e9)))
+    assert severity(finding) == "note"
 
 
 @pytest.mark.parametrize(("bytes_", "expected"), [(1.1e9, None), (1.2e9, "note"), (1.65e9, "note"), (1.66e9, "bogus")])
@@ -190,8 +207,8 @@ def test_watched_passes_bound_the_tokens(claimed: float, batch: int, per_pass: f
     finding = tokens_disagree(evidence)
     assert severity(finding) == expected
     if finding is not None:
-        assert finding.message == "103 tokens claimed, but 100 passes x batch 1 x 1 tokens per pass are 100"
-        assert "ids=" in finding.remedy
+        assert finding.message.startswith("103 tokens claimed, but 100 passes x batch 1 x 1 tokens per pass are 100: ")
+        assert "tokens_per_pass=" in finding.remedy
 
 
 def test_unwatched_passes_say_nothing() -> None:

@@ -58,7 +58,7 @@ UNSURE = ("ceiling-unsure", "inconclusive")
 
 
 def test_only_the_least_bytes_beyond_the_knee_count() -> None:
-    """The smallest of all counts, minus what a cache can have held; nothing when the cache is the subject."""
+    """The smallest of all counts, minus what a cache can have held; an open trace is a lower bound and no count."""
     evidence = loop(
         traffic=traffic(3e9, least_bytes_per_pass=2.5e9),
         declared=traffic(9e9),
@@ -67,7 +67,7 @@ def test_only_the_least_bytes_beyond_the_knee_count() -> None:
     )
     assert memory_bytes(evidence) == 1e9
     assert memory_bytes(replace(evidence, knee_bytes=5e9)) == 0.0
-    assert memory_bytes(replace(evidence, is_cache_hot=True)) is None
+    assert memory_bytes(replace(evidence, traced=replace(evidence.traced, is_closed=False))) == 2e9  # type: ignore[type-var]
     assert memory_bytes(audit(traffic=None, declared=None)) is None
 
 
@@ -101,7 +101,7 @@ def test_the_knee_and_the_least_bytes_excuse() -> None:
     assert faster_than_limit(replace(fast, knee_bytes=1e9)) is None
     assert faster_than_limit(replace(fast, traced=traced(2e9, least_bytes_per_pass=1e9))) is None
     assert faster_than_limit(replace(fast, knee_bytes=4e9)) is None
-    assert faster_than_limit(replace(fast, is_cache_hot=True)) is None
+    assert faster_than_limit(replace(fast, is_cache_hot=True, knee_bytes=4e9)) is None
 
 
 def test_without_a_limit_or_time_nothing_is_impossible() -> None:

@@ -47,7 +47,7 @@ def result(evidence: Evidence, middle: float | None = 0.8, **figures: Any) -> Re
             "kind": evidence.kind,
             "label": evidence.label,
             "device": DEVICE,
-            "fraction": None if middle is None else fraction(middle),
+            "fraction": fraction(math.nan if middle is None else middle),
             "mbu": 0.7,
             "step_s": 2.5e-3,
             "fixed_s": 1e-4,
@@ -251,7 +251,7 @@ def test_to_dict_without_figures() -> None:
 def test_a_result_prints_what_came_of_it() -> None:
     """Kind, label, device, outcome and the figures; not the whole record."""
     assert repr(result(loop())) == "<decode step on fake:0: passed, <the figures behind it>>"
-    assert repr(result(loop(), None)) == "<decode step on fake:0: passed, no fraction>"
+    assert repr(result(loop(), None)) == "<decode step on fake:0: passed, <the figures behind it>>"
 
 
 def test_findings_are_those_of_the_verdict() -> None:
