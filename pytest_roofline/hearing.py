@@ -161,6 +161,7 @@ class Hearing:
             peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling) if bench and ceiling else None,
             is_peak_limit_measured=bench.is_peak_limit_measured if bench else True,
             neighbours_share=self._neighbours_share(),
+            cores=self._device.compute_units if self._device.is_cpu else None,
             probe_doubts=bench.doubts if bench else (),
             allow=self._settings.allow,
         )

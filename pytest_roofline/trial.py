@@ -179,6 +179,7 @@ class Trial:
             peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
             is_peak_limit_measured=bench.is_peak_limit_measured,
             neighbours_share=neighbours_share(before, after, clock() - begun, bench.device.compute_units),
+            cores=bench.device.compute_units if bench.device.is_cpu else None,
             probe_doubts=bench.doubts,
             allow=self._settings.allow,
         )

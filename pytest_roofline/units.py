@@ -62,7 +62,7 @@ def format_fraction(value: float) -> str:
     """A fraction as per cent, 1.0 being 100 %: ``41 %``, and ``7.2 %`` below ten."""
     percent = value * 100
     if not math.isfinite(percent):
-        return f"{percent} %"
+        return "no bound" if percent > 0 else "not known"
     return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.1f} %"
 
 

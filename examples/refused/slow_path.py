@@ -1,25 +1,27 @@
-"""A kernel silently falls back: every weight is converted to fp32 in each pass. Ends FAILED."""
+"""A kernel silently falls back: one matrix of each layer is converted to fp32 in each pass. Ends FAILED."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-BUDGET = {"cpu": 0.15, "*": 0.5}
+BUDGET = {"cpu": 0.2, "*": 0.5}
 
 
 @pytest.fixture
 def slow_llama(llama, monkeypatch):
-    """The same model, with a linear layer that has lost its bf16 kernel."""
+    """The same model, whose down projections have lost their bf16 kernel."""
+    for layer in llama.model.model.layers:
+        projection = layer.mlp.down_proj
 
-    def upcast(self, hidden):
-        return torch.nn.functional.linear(hidden.float(), self.weight.float()).to(hidden.dtype)
+        def upcast(hidden, weight=projection.weight):
+            return torch.nn.functional.linear(hidden.float(), weight.float()).to(hidden.dtype)
 
-    monkeypatch.setattr(torch.nn.Linear, "forward", upcast)
+        monkeypatch.setattr(projection, "forward", upcast)
     return llama
 
 
 @pytest.mark.roofline(at_least=BUDGET)
 def test_decode(roofline, slow_llama):
     """Misses the budget; the message names the conversions."""
-    roofline.decode(slow_llama.step, model=slow_llama.model, reset=slow_llama.reset)
+    roofline.decode(slow_llama.step, model=slow_llama.model, reset=slow_llama.reset, max_time_s=30)

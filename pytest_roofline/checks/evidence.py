@@ -230,6 +230,8 @@ class Evidence:
     tokens_per_pass: float = 1.0
     neighbours_share: float | None = None
     """Part of this process's cores that others used while measuring, 0 to 1; None where it is not known."""
+    cores: int | None = None
+    """Cores that this process may use; None on other devices."""
     probe_doubts: tuple[str, ...] = ()
     """Why the session's probe cannot be trusted; empty when it can."""
     peak_limit_flops_per_s: float | None = None

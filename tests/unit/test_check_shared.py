@@ -14,10 +14,20 @@ from pytest_roofline.protocol import Conditions
 from pytest_roofline.roofline import Interval
 
 
-@pytest.mark.parametrize(("share", "severity"), [(0.0999, None), (0.1, "inconclusive"), (0.9, "inconclusive")])
-def test_a_miss_among_neighbours_is_no_failure(share: float, severity: str | None) -> None:
-    """From a tenth of the cores on, a missed budget is not judged."""
-    found = device_shared(loop(neighbours_share=share, fraction=Interval(low=0.3, high=0.4), at_least=0.6))
+@pytest.mark.parametrize(
+    ("share", "severity"),
+    [
+        (0.0999, None),
+        (0.1, "note"),  # 1.2x slower at most
+        (0.15, "note"),  # 1.4x
+        (0.19, "inconclusive"),  # 1.52x: from 40 % to over 60 %
+        (0.9, "inconclusive"),
+    ],
+)
+def test_a_miss_that_neighbours_explain_is_no_failure(share: float, severity: str | None) -> None:
+    """A missed budget is not judged where cores taken away may have cost at least the gap."""
+    evidence = loop(neighbours_share=share, cores=2, fraction=Interval(low=0.3, high=0.4), at_least=0.6)
+    found = device_shared(evidence)
     assert (found.severity if found else None) == severity
 
 
