@@ -162,6 +162,7 @@ class ClockWatch:
                 continue
             if any(public is ours for ours in self._own.get((clock.module, clock.name), (clock.read,))):
                 public = clock.read  # not patched since: the clock itself, without noting a read
+            public = getattr(public, "roofline_read", public)  # the wrapper of an audit inside this one
             low = self._private()
             try:
                 value = float(public()) * clock.seconds_per_unit
@@ -185,7 +186,9 @@ class ClockWatch:
         )
 
     def _wrapper(self, clock: WatchedClock, original: Callable[[], float]) -> Callable[[], float]:
-        read, private, unit = clock.read, self._private, clock.seconds_per_unit
+        private, unit = self._private, clock.seconds_per_unit
+        # Inside another audit the reading is taken through its wrapper, so that it is noted there too.
+        read = original if hasattr(original, "roofline_watch") else clock.read
 
         def watched() -> float:
             if not self._is_active:
@@ -201,7 +204,7 @@ class ClockWatch:
             self._note(clock, value * unit, low, high, frame)
             return value
 
-        watched.__dict__.update(roofline_watch=self, roofline_original=original)
+        watched.__dict__.update(roofline_watch=self, roofline_original=original, roofline_read=clock.read)
         watched.__name__ = clock.name
         watched.__doc__ = getattr(original, "__doc__", None)
         return watched
