@@ -157,7 +157,7 @@ class ClockWatch:
         for clock in self._clocks:
             if clock.name not in _WALL_CLOCKS and clock.name != "time":
                 continue
-            public = getattr(sys.modules.get(clock.module), clock.name, None)
+            public: Any = getattr(sys.modules.get(clock.module), clock.name, None)
             if not callable(public):
                 continue
             if any(public is ours for ours in self._own.get((clock.module, clock.name), (clock.read,))):

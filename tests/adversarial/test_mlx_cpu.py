@@ -39,3 +39,12 @@ def test_an_evaluated_loop_is_believed(roofline: Instrument) -> None:
         mx.eval(state)
         audit.claim(tokens=64, seconds=time.perf_counter() - start, outputs=state)
     assert audit.result.verdict.outcome == "passed"
+
+
+def test_decode_runs_what_is_lazy(roofline: Instrument) -> None:
+    """Each pass is submitted inside the loop, or an honest lazy loop would never run and look impossibly fast."""
+    weights = mx.random.normal((4096, 2048))
+    hidden = mx.random.normal((2048,))
+    mx.eval(weights, hidden)
+    result = roofline.decode(lambda: weights @ hidden, traffic=weights.nbytes)
+    assert result.verdict.outcome != "bogus"

@@ -52,8 +52,10 @@ def test_a_remembered_result_is_bogus(roofline: Instrument, weights: object) -> 
     def remember() -> object:
         return weights.sum(dim=1)  # type: ignore[attr-defined]
 
-    with pytest.raises(BogusMeasurement, match="did not run"):
+    with pytest.raises(BogusMeasurement, match="cannot exceed"):
         roofline.decode(remember, traffic=weights.nbytes)  # type: ignore[attr-defined]
+    with pytest.raises(BogusMeasurement, match="did not run"):
+        roofline.decode(remember, traffic=weights.nbytes, passes_per_reset=100_000)  # type: ignore[attr-defined]
 
 
 def test_twice_the_bytes_are_bogus(roofline: Instrument, weights: object) -> None:
@@ -139,3 +141,53 @@ def test_a_prompt_counted_as_output_is_bogus(roofline: Instrument, weights: obje
         start = time.perf_counter()
         ids = [weights.sum(dim=1).argmax() for _ in range(8)]  # type: ignore[attr-defined]
         audit.claim(tokens=8 + 1000, seconds=time.perf_counter() - start, ids=ids)
+
+
+def test_a_draft_that_runs_four_times_may_be_declared_four_times(roofline: Instrument, weights: object) -> None:
+    """Speculative decoding reads its draft once per token, and the bytes are real."""
+    draft = torch.rand(ELEMENTS // 4 // 1024, 1024)
+    hidden = torch.rand(1024)
+
+    def step() -> object:
+        for _ in range(4):
+            proposed = torch.mv(draft, hidden)
+        return torch.mv(weights, hidden), proposed
+
+    total = weights.nbytes + 4 * draft.nbytes  # type: ignore[attr-defined]
+    assert roofline.decode(step, traffic=total, tokens_per_pass=2.5).verdict.outcome != "bogus"
+
+
+def test_work_in_other_threads_and_libraries_is_not_denied(roofline: Instrument, weights: object) -> None:
+    """A trace sees this thread's torch alone; what it cannot see it does not contradict."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    hidden = torch.rand(1024)
+    halves = weights.chunk(2)  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(2) as pool:
+
+        def step() -> object:
+            return torch.cat(list(pool.map(lambda part: torch.mv(part, hidden), halves)))
+
+        assert roofline.kernel(step, bytes_read=weights.nbytes).verdict.outcome != "bogus"  # type: ignore[attr-defined]
+
+
+def test_a_position_beside_the_logits_is_no_id(roofline: Instrument, weights: object) -> None:
+    """An integer among other outputs counts no tokens."""
+    hidden = torch.rand(1024)
+
+    def step() -> object:
+        return {"logits": torch.mv(weights, hidden), "pos": torch.tensor([5])}
+
+    result = roofline.decode(step, traffic=weights.nbytes, batch=8)  # type: ignore[attr-defined]
+    assert result.verdict.outcome != "bogus"
+
+
+def test_ids_may_lie_in_a_structure(roofline: Instrument, weights: object) -> None:
+    """A mapping with the generated ids is counted like the ids themselves."""
+    with roofline.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(5):
+            weights.sum(dim=1)  # type: ignore[attr-defined]
+        ids = {"sequences": torch.ones(1, 5, dtype=torch.long)}
+        audit.claim(tokens=5, seconds=time.perf_counter() - start, ids=ids)
+    assert audit.result.verdict.outcome == "passed"
