@@ -31,6 +31,7 @@ class Hearing:
         label: str,
         settings: Settings,
         keep: Callable[[Result], Result],
+        is_batch_known: bool = True,
         checks: Sequence[Check] = CHECKS,
     ) -> None:
         self._device = device
@@ -39,6 +40,7 @@ class Hearing:
         self._label = label
         self._settings = settings
         self._keep = keep
+        self._is_batch_known = is_batch_known
         self._checks = checks
         self._bench: Bench | None = None
         self._ruler: Ruler | None = None
@@ -77,6 +79,8 @@ class Hearing:
         rate = ledger.tokens_claimed / closed_s if closed_s > 0 else None
         traffic = self._traffic
         notes = [*ledger.notes, *([budgets.note] if budgets.note else [])]
+        if not self._is_batch_known:
+            notes.append("batch is not known and taken as 1")
         if traffic is None:
             notes.append("no traffic was given (model= or traffic=): only clock and tokens were judged")
         backend = self._bench.backend if self._bench else None

@@ -236,6 +236,7 @@ class Instrument:
             label=label or "audit",
             settings=self._settings,
             keep=self._keep,
+            is_batch_known=batch is not None or (counted is not None and counted.batch is not None),
             checks=self._checks,
         )
         audit = Audit(
