@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from textwrap import dedent
 
 import pytest
@@ -129,8 +130,8 @@ def test_opaque_model_opens_the_trace() -> None:
 
 def test_example_in_the_docstring_runs() -> None:
     """What the class shows works as it stands."""
-    text = FakeModel.__doc__ or ""
-    example = text[text.index("        backend =") : text.index("    A step launches")]
+    text = cleandoc(FakeModel.__doc__ or "")  # Python 3.13 takes the indentation away by itself
+    example = text[text.index("    backend =") : text.index("A step launches")]
     names = {"FakeBackend": FakeBackend, "FakeModel": FakeModel}
     exec(compile(dedent(example), "docstring", "exec"), names)
     assert names["ids"].size == 4
