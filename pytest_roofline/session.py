@@ -153,7 +153,8 @@ class Session:
     def lock(self, device: Device) -> Iterator[None]:
         """Hold the device against other workers and processes; re-entrant within this session.
 
-        The lock is a file lock of the operating system, so a holder that dies frees it.
+        The lock is a file lock of the operating system, so a holder that dies frees it. Where no lock file can be
+        made, nothing is held.
         """
         key = re.sub(r"[^A-Za-z0-9_.-]+", "-", device.key)
         if key in self._held or device.kind == "fake":
@@ -169,13 +170,12 @@ class Session:
         except OSError:
             yield  # nowhere to put a lock file: measuring alone is then up to whoever starts the tests
             return
-        with lock:
-            lock.release()  # the with statement counts as a second holder
-            self._held.add(key)
-            try:
-                yield
-            finally:
-                self._held.discard(key)
+        self._held.add(key)
+        try:
+            yield
+        finally:
+            self._held.discard(key)
+            lock.release()
 
 
 def matches_no_cpu(wanted: str) -> bool:
