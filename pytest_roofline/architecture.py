@@ -198,7 +198,7 @@ def distinct_experts(experts: float, experts_per_token: float, tokens: float) ->
     ``E * (1 - (1 - k / E) ** tokens)``. An estimate, not a bound: tokens that are alike route alike, and genuine
     batched runs read up to 1.5 times fewer.
     """
-    return experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens)
+    return experts * (1.0 - math.pow(1.0 - experts_per_token / experts, tokens))
 
 
 def share(weight: Weight, tokens: float) -> float:

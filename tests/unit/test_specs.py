@@ -196,10 +196,10 @@ def test_the_folder_of_the_wheel_comes_first(monkeypatch: pytest.MonkeyPatch, tm
     """Installed, the specs lie inside the package; in a checkout, beside it; in neither place it says so."""
     package = tmp_path / "pytest_roofline"
     (tmp_path / "specs" / "devices").mkdir(parents=True)
-    monkeypatch.setattr("pytest_roofline.specs.__file__", str(package / "specs.py"))
+    monkeypatch.setattr("pytest_roofline.specs.folders.__file__", str(package / "specs" / "folders.py"))
     assert specs_folder() == tmp_path / "specs"
     (package / "specs_data" / "devices").mkdir(parents=True)
     assert specs_folder() == package / "specs_data"
-    monkeypatch.setattr("pytest_roofline.specs.__file__", str(tmp_path / "else" / "where" / "specs.py"))
+    monkeypatch.setattr("pytest_roofline.specs.folders.__file__", str(tmp_path / "else" / "where" / "specs" / "folders.py"))
     with pytest.raises(RooflineUsageError, match="installation is incomplete"):
         specs_folder()

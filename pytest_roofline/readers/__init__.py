@@ -1,0 +1,1 @@
+"""Models on paper: configs, GGUF and safetensors files, each read into an `Architecture`."""
