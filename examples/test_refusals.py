@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+BUSY = re.compile(r"^INCONCLUSIVE .*\[(device-shared|drifted|ceiling-unsure)\]$", re.MULTILINE)
+"""A machine that is too busy to tell: said by the tool, instead of a verdict that somebody else's load decides."""
 CASES = {
     "slow_path.py": ("FAILED", r"BelowCeiling: \d+.* of the probed read ceiling .* the test asks for 20 %"),
     "undrained_jax.py": ("BOGUS", r"the clock stopped at .* but the device finished at .*: missing synchronization"),
@@ -21,7 +23,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused(name: str) -> None:
-    """The child's verdict and its first line are what this table says; its whole report is printed."""
+    """The child's verdict and its first line are what this table says, or nothing is judged; it is all printed."""
     for module in ("torch", "transformers", *(["jax"] if "jax" in name else [])):
         pytest.importorskip(module)
     word, message = CASES[name]
@@ -34,5 +36,7 @@ def test_refused(name: str) -> None:
     )
     print(child.stdout)
     assert child.returncode == 1, child.stdout + child.stderr
+    if word == "FAILED" and (reason := BUSY.search(child.stdout)):
+        pytest.skip(f"not shown today: {reason.group()}")
     assert word in child.stdout
     assert re.search(message, child.stdout), message

@@ -167,6 +167,7 @@ class Hearing:
             neighbours_share=self._neighbours_share(),
             cores=self._device.compute_units if self._device.is_cpu else None,
             probe_doubts=bench.doubts if bench else (),
+            probe_excess=bench.probe.excess if bench else 1.0,
             allow=self._settings.allow,
         )
 

@@ -30,6 +30,7 @@ from pytest_roofline.meter import Meter, credible_cache_bytes
 from pytest_roofline.protocol import Backend
 from pytest_roofline.roofline import Rates
 from pytest_roofline.sweep import Sweeper, SweepPoint
+from pytest_roofline.units import format_bytes, format_ratio
 
 CPU_BUDGET_S = 3.0
 ACCELERATOR_BUDGET_S = 1.0
@@ -67,6 +68,9 @@ class Probe:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     """Why it is not trusted; empty when it is."""
+    excess: float = 1.0
+    """How many times the rates may exceed what memory alone gives, because the largest set was still somewhat
+    faster than the trend allows: a fraction may be so many times better, never worse."""
     meter: Meter | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -117,6 +121,7 @@ class Probe:
             "peak_flops_per_s": dict(self.meter.peaks) if self.meter else {},
             "link_bytes_per_s": self.meter.link if self.meter else None,
             "doubts": list(self.doubts),
+            "excess": self.excess,
             "notes": list(self.notes),
         }
 
@@ -179,6 +184,12 @@ class _Prober:
         knee = max(sweep.knee_bytes, growth.least_knee_bytes)
         rates = self.rates(known, knee)
         doubts = sweep.doubts(self.device.last_level_cache_bytes, credible_cache_bytes(self.device))
+        excess = sweep.excess(credible_cache_bytes(self.device))
+        if excess > 1:
+            self.notes.append(
+                f"the rate was still falling at {format_bytes(growth.largest)}: a cache may have served a part, and "
+                f"the rates may be {format_ratio(excess)} what memory gives; fractions allow for it"
+            )
         if note := sweep.busy_note():
             self.notes.append(note)
         self.keep_arena(knee)
@@ -199,6 +210,7 @@ class _Prober:
             is_trusted=not doubts,
             notes=(*doubts, *self.notes),
             doubts=tuple(doubts),
+            excess=excess,
             meter=self.meter,
         )
 

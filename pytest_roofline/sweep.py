@@ -21,6 +21,7 @@ from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fract
 _TOLERANCE = 1.05
 _FAR_OVER = 1.3
 _FALLING = 1.1
+_MOST_EXCESS = 4.0
 _SPREAD = 0.30
 _CACHES = 4
 """A set of so many caches is read from memory, even if smaller ones were faster still."""
@@ -74,13 +75,30 @@ class Sweep:
         start = f"not trusted: the largest set was {largest}, the cache is {known}, and"
         past = self.points[-1].working_set_bytes / credible_cache_bytes if credible_cache_bytes else 0.0
         doubts = []
-        if self.is_falling and past < _CACHES:
+        if self.is_falling and not self._is_past(credible_cache_bytes):
             doubts.append(f"{start} the rate had not become flat")
         elif not self.knee_bytes and credible_cache_bytes and past < 1:
             doubts.append(f"{start} no set was slower than another: all of them may have been in the cache")
         if not all(isfinite(point.bytes_per_s) for point in self.points):
             doubts.append("not trusted: a rate was not finite, so the clock did not advance")
         return doubts
+
+    def _is_past(self, credible_cache_bytes: float) -> bool:
+        """Whether both of the largest sets are larger than the cache: only then do they tell how much it serves."""
+        return len(self.points) > 1 and 0 < credible_cache_bytes <= self.points[-2].working_set_bytes
+
+    def excess(self, credible_cache_bytes: float) -> float:
+        """How many times the largest set's rate may exceed that of memory alone: 1 where it had become flat.
+
+        Also 1 where that set was so many caches that it came from memory, even if smaller ones were faster still.
+        """
+        if not self.is_falling or not self._is_past(credible_cache_bytes):
+            return 1.0
+        smaller, larger = self.points[-2:]
+        if larger.working_set_bytes >= _CACHES * credible_cache_bytes:
+            return 1.0
+        ratio = smaller.bytes_per_s / larger.bytes_per_s
+        return plateau_excess(smaller.working_set_bytes, larger.working_set_bytes, ratio)
 
     def busy_note(self) -> str | None:
         """That the machine did other things besides, where it shows; what is judged by the ruler does not mind."""
@@ -135,6 +153,19 @@ def without_rises(ratios: Sequence[float]) -> list[float]:
             mean, count = (mean * count + other * others) / (count + others), count + others
         pools.append((mean, count))
     return [*ratios[:peak], *(mean for mean, count in pools for _ in range(count))]
+
+
+def plateau_excess(smaller_bytes: float, larger_bytes: float, ratio: float) -> float:
+    """How many times the larger set's rate exceeds that of memory, when the smaller one was `ratio` times as fast.
+
+    Both sets follow ``rate = memory / (1 - K / W)`` with one K, the model that the knee is defined by; solved for
+    memory. At most 4: beyond that no cache of this form explains what was seen.
+    """
+    if ratio <= 1 or not smaller_bytes < larger_bytes:
+        return 1.0
+    # 1 - K/larger = ratio * (1 - K/smaller)
+    cached = (ratio - 1) / (ratio * larger_bytes / smaller_bytes - 1)
+    return min(_MOST_EXCESS, 1 / (1 - cached))
 
 
 def _is_falling(smaller: Sequence[float], larger: Sequence[float]) -> bool:

@@ -15,7 +15,7 @@ from pytest_roofline.checks.ceiling import (
 )
 from pytest_roofline.checks.clock import claim_exceeds_closed_time, clock_disagrees, not_drained
 from pytest_roofline.checks.evidence import Evidence, Finding
-from pytest_roofline.checks.steadiness import cache_resident, device_shared, drifted, too_few_samples
+from pytest_roofline.checks.steadiness import cache_resident, device_shared, drifted, plateau_unsure, too_few_samples
 
 Check = Callable[[Evidence], "Finding | None"]
 
@@ -29,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     compute_unsure,
     does_not_scale,
     probe_unsure,
+    plateau_unsure,
     cache_unsure,
     open_trace_unsure,
     cache_resident,

@@ -234,6 +234,8 @@ class Evidence:
     """Cores that this process may use; None on other devices."""
     probe_doubts: tuple[str, ...] = ()
     """Why the session's probe cannot be trusted; empty when it can."""
+    probe_excess: float = 1.0
+    """How many times the probed rates may exceed what memory gives: the fraction may be so many times better."""
     peak_limit_flops_per_s: float | None = None
     is_peak_limit_measured: bool = True
     notes: tuple[str, ...] = ()

@@ -15,14 +15,14 @@ KNEES_FOR_A_VERDICT = 2.0
 
 
 def fraction_bounds(evidence: Evidence) -> Interval | None:
-    """Where the fraction of the memory ceiling lies: noise and caches together."""
+    """Where the fraction of the memory ceiling lies: noise, caches, and what the probe may have overstated."""
     noise = evidence.fraction
     if noise is None or evidence.traffic is None:
         return noise
     if evidence.is_cache_hot or _is_compute_bound(evidence):
         return noise
     low = cache_interval(noise.low, evidence.traffic.footprint_bytes, evidence.knee_bytes).low
-    return Interval(low=low, high=noise.high)
+    return Interval(low=low, high=noise.high * evidence.probe_excess)
 
 
 def _is_compute_bound(evidence: Evidence) -> bool:
@@ -43,7 +43,7 @@ def cache_resident(evidence: Evidence) -> Finding | None:
     if evidence.at_least is None:
         if footprint >= KNEES_FOR_A_VERDICT * knee:
             return None
-    elif bounds.clears(evidence.at_least) is not None or noise.clears(evidence.at_least) is None:
+    elif noise.clears(evidence.at_least) is not True or bounds.low >= evidence.at_least:
         return None
     needed = _needed_bytes(evidence, noise)
     figures = {
@@ -66,6 +66,26 @@ def cache_resident(evidence: Evidence) -> Finding | None:
             f"use a working set of at least {format_bytes(needed)}, rotate several copies of the inputs, or judge "
             "against the cache with cache='hot'"
         ),
+    )
+
+
+def plateau_unsure(evidence: Evidence) -> Finding | None:
+    """A miss that a probe explains which was still partly served by a cache."""
+    bounds, noise, budget = fraction_bounds(evidence), evidence.fraction, evidence.at_least
+    if bounds is None or noise is None or budget is None:
+        return None
+    if noise.clears(budget) is not False or bounds.clears(budget) is False:
+        return None
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"the probe may read {format_ratio(evidence.probe_excess)} what memory gives (its rate still fell at "
+            f"the largest set): the fraction is between {format_fraction(noise.low)} and "
+            f"{format_fraction(bounds.high)}, the test asks for {format_fraction(budget)}"
+        ),
+        figures={"excess": evidence.probe_excess, "fraction_low": noise.low, "fraction_high": bounds.high},
+        remedy="free memory, so that the probe can read larger sets",
     )
 
 

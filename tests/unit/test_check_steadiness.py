@@ -9,7 +9,7 @@ import pytest
 from court import RULER, audit, ceiling, loop, sample, traffic
 
 from pytest_roofline.checks.evidence import Evidence, Finding, Sample
-from pytest_roofline.checks.steadiness import cache_resident, drifted, fraction_bounds, too_few_samples
+from pytest_roofline.checks.steadiness import cache_resident, drifted, fraction_bounds, plateau_unsure, too_few_samples
 from pytest_roofline.roofline import Interval
 
 KNEE = 100e6
@@ -271,3 +271,31 @@ def test_drift_messages() -> None:
     assert note.message == (
         "the probed bandwidth moved from 500 GB/s to 1.00 TB/s while measuring; the fraction follows it pair by pair"
     )
+
+
+# -- a probe that a cache still served
+
+
+@pytest.mark.parametrize(
+    ("fraction", "excess", "expected"),
+    [(0.50, 1.1, None), (0.57, 1.1, "inconclusive"), (0.70, 1.1, None), (0.57, 1.0, None)],
+)
+def test_a_probe_that_may_overstate_excuses_what_it_explains_and_no_more(
+    fraction: float, excess: float, expected: str | None
+) -> None:
+    """Of a budget of 60 %, a miss by 5 % may be the probe's by 10 %; one by 17 % is not, and a pass stays one."""
+    evidence = loop(*[fraction] * 9, at_least=0.6, probe_excess=excess)
+    bounds = fraction_bounds(evidence)
+    assert bounds is not None
+    assert bounds.high == pytest.approx(fraction * excess)
+    assert severity(plateau_unsure(evidence)) == expected
+
+
+def test_the_overstated_probe_names_both_ends() -> None:
+    """The message gives the factor, the two fractions and the budget."""
+    finding = plateau_unsure(loop(*[0.57] * 9, at_least=0.6, probe_excess=1.1))
+    assert finding is not None
+    assert finding.check == "ceiling-unsure"
+    assert "1.1x what memory gives" in finding.message
+    assert "between 57 % and 63 %, the test asks for 60 %" in finding.message
+    assert plateau_unsure(loop(*[0.57] * 9, at_least=None, probe_excess=1.1)) is None

@@ -15,6 +15,7 @@ from pytest_roofline.errors import MeasurementError, RooflineUsageError
 from pytest_roofline.probe import Probe, probe_device
 from pytest_roofline.protocol import Conditions, Forced, Kernel
 from pytest_roofline.ruler import Ruler
+from pytest_roofline.sweep import plateau_excess
 
 MIB = 2**20
 GB = 1e9
@@ -228,14 +229,31 @@ def test_a_busy_machine_is_noted_and_trusted() -> None:
     assert any("busy" in note and "moved by" in note and "%" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("reported", [300 * MIB, None])
-def test_sets_that_never_leave_the_cache_are_not_trusted(reported: float | None) -> None:
+@pytest.mark.parametrize(("cached", "reported"), [(300 * MIB, None), (450 * MIB, 450 * MIB)])
+def test_sets_that_never_leave_the_cache_are_not_trusted(cached: float, reported: float | None) -> None:
     """With a real cache near the largest set, the probe says first of all that it saw no plateau."""
-    found = probe(Machine(cache_bytes=300 * MIB, reported_cache_bytes=reported, speedup=3))
+    found = probe(Machine(cache_bytes=cached, reported_cache_bytes=reported, speedup=3))
     assert not found.is_trusted
     assert "had not become flat" in found.doubts[0]
     assert found.notes[0] == found.doubts[0]
     assert found.to_dict()["doubts"] == list(found.doubts)
+
+
+@pytest.mark.parametrize("cached", [150 * MIB, 200 * MIB, 300 * MIB, 350 * MIB])
+def test_a_rate_that_still_falls_past_the_cache_tells_how_much_it_overstates(cached: float) -> None:
+    """Two sets larger than the cache give the rate of memory alone, to 1 %, and the probe is trusted with it."""
+    found = probe(Machine(cache_bytes=cached, reported_cache_bytes=cached, speedup=3))
+    alone = probe(Machine(cache_bytes=0))
+    assert found.is_trusted
+    assert found.excess == pytest.approx(found.read_bytes_per_s / alone.read_bytes_per_s, rel=0.01)
+    assert any("still falling" in note for note in found.notes)
+    assert found.to_dict()["excess"] == found.excess
+
+
+@pytest.mark.parametrize(("ratio", "excess"), [(0.9, 1.0), (1.0, 1.0), (1.1, 1 / (1 - 0.1 / 1.2)), (50.0, 2.0 * 0.99)])
+def test_the_excess_follows_the_model_of_the_knee(ratio: float, excess: float) -> None:
+    """A flat or rising rate overstates nothing; one that falls as cached sets do is solved for memory's own."""
+    assert plateau_excess(100.0, 200.0, ratio) == pytest.approx(excess, rel=0.02)
 
 
 def test_sets_that_show_no_cache_at_all_are_not_trusted_where_one_is_reported() -> None:
