@@ -29,7 +29,7 @@ def test_your_own_timing_code(roofline, llama):
         step = audit.watch(llama.step)
         step()  # a warm-up belongs outside the timed part
         start = time.perf_counter()
-        ids = [step() for _ in range(8)]
+        ids = [step().item() for _ in range(8)]  # .item() waits for the device; nothing else here does
         elapsed = time.perf_counter() - start
         audit.claim(tokens=8, seconds=elapsed, ids=ids)
     llama.reset()

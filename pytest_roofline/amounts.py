@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.loop import Loop, check_output
+from pytest_roofline.paper import is_on_paper, paper_traffic
 from pytest_roofline.protocol import Backend, Trace, TraceRequest
 from pytest_roofline.traffic import Traffic, declared_traffic
 
@@ -57,11 +58,19 @@ def traffic_of(
     batch: int | None = None,
     context: int | None = None,
     step: Callable[..., Any] | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    specs_paths: Sequence[str] = (),
 ) -> Traffic:
-    """Traffic of a Traffic, a number, or a model; with `step`, of one traced pass of it (which runs once)."""
+    """Traffic of a Traffic, a number, or a model; with `step`, of one traced pass of it (which runs once).
+
+    `weights` and `kv` name formats for a model on paper (a config, a file, a name); a live one has its own.
+    """
     given = as_traffic(model, batch=batch, context=context)
     if given is not None:
         return given
+    if is_on_paper(model):
+        return paper_traffic(model, batch=batch, context=context, weights=weights, kv=kv, specs_paths=specs_paths)
     for backend in backends:
         if backend.device_of(model) is None:
             continue
@@ -75,7 +84,7 @@ def traffic_of(
             return counted
     raise RooflineUsageError(
         f"no traffic can be taken from a {type(model).__name__}: give a module of a loaded framework, "
-        "a Traffic, or a number of bytes per pass"
+        "a config, a GGUF or safetensors file, a model's name, a Traffic, or a number of bytes per pass"
     )
 
 

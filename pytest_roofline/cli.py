@@ -1,26 +1,35 @@
-"""The street door: the command ``roofline``. Exit 0 fine, 1 a measurement that failed, 2 wrong use.
+"""The street door: the command ``roofline``. Exit 0 fine, 1 a verdict that is not passed, 2 wrong use.
 
-Neither pytest nor a framework is imported unless the subcommand has to measure with it.
+Neither pytest nor a framework is imported unless the subcommand has to measure with it, and only the subcommand that
+was asked for is imported at all.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import json
+import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
-if TYPE_CHECKING:
-    from pytest_roofline.probe import Probe
+COMMANDS = ("predict", "curve", "probe", "specs")
+_NEGATIVE = re.compile(r"-\.?\d|-(inf|nan)", re.IGNORECASE)
 
-SCHEMA = 1
-COMMANDS = ("probe",)
+
+class _Help(argparse.HelpFormatter):
+    """Help as wide as this: argparse would load shutil and ask for the terminal's width once for every option."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=110, max_help_position=32)
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints name what comes nearest."""
+    """An argument parser whose complaints are one line each."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **words})
 
     def error(self, message: str) -> NoReturn:
         """Say it in one line on stderr, and exit with 2."""
@@ -32,27 +41,32 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    import difflib
+
+    near = difflib.get_close_matches(word.split("=", 1)[0], known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
 
 
-def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(prog="roofline", allow_abbrev=False, description="Judge inference code against its roofline.")
+def _command(name: str) -> Any:
+    return import_module(f"pytest_roofline.commands.{name}_command")
+
+
+def _parsers(names: Sequence[str]) -> tuple[_Parser, dict[str, Any]]:
+    parser = _Parser(
+        prog="roofline", allow_abbrev=False, description="Predict and judge inference code by its roofline."
+    )
     parser.add_argument("--version", action="store_true", help="Show the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    probe = commands.add_parser("probe", allow_abbrev=False, help="Measure what this machine's memory does today")
-    probe.add_argument("--device", metavar="DEVICE", help="Id, kind or name pattern: cuda:0, cpu, 'H200*'")
-    probe.add_argument("--json", action="store_true", help="Print one JSON object")
-    return parser, {"probe": probe}
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser, prog="roofline")
+    return parser, {name: _command(name).add_parser(commands) for name in names}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (those of the process by default); the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    parser, commands = _parsers()
-    word = next((argument for argument in given if not argument.startswith("-")), None)
-    if word is not None and word not in COMMANDS and given[0] == word:
-        parser.error(f"no command {word!r}; {_nearest(word, COMMANDS)}")
+    given = _joined(sys.argv[1:] if arguments is None else arguments)
+    word = given[0] if given and given[0] in COMMANDS else None
+    parser, commands = _parsers(COMMANDS if word is None else (word,))
+    if word is None and given and not given[0].startswith("-"):
+        parser.error(f"no command {given[0]!r}; {_nearest(given[0], COMMANDS)}")
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         known = commands.get(parsed.command, parser).options()
@@ -60,52 +74,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.version:
         from pytest_roofline import __version__
 
-        print(f"roofline {__version__}")
-        return 0
+        return _print(f"roofline {__version__}", 0)
     if parsed.command is None:
         parser.error(f"which command? known are {', '.join(COMMANDS)}; roofline --help says more")
-    return _probe(parsed)
+    return _run(parsed)
 
 
-def _probe(parsed: argparse.Namespace) -> int:
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """``--memory -3GB`` as ``--memory=-3GB``: a negative figure is a value to complain of, not an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and _NEGATIVE.match(argument) and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _run(parsed: argparse.Namespace) -> int:
     from pytest_roofline.errors import MeasurementError, RooflineUsageError
-    from pytest_roofline.session import Session
 
     try:
-        session = Session()
-        probe = session.probe(session.find_device(parsed.device))
+        text, status = _command(parsed.command).run(parsed)
     except RooflineUsageError as error:
-        print(f"roofline probe: {error}", file=sys.stderr)
+        print(f"roofline {parsed.command}: {error}", file=sys.stderr)
         return 2
     except MeasurementError as error:
-        print(f"roofline probe: {error}", file=sys.stderr)
+        print(f"roofline {parsed.command}: {error}", file=sys.stderr)
         return 1
-    if parsed.json:
-        print(json.dumps({"schema": SCHEMA, **probe.to_dict()}))
-    else:
-        print("\n".join(f"{name:<12} {text}" for name, text in _probe_lines(probe)))
-    return 0
+    return _print(text, status)
 
 
-def _probe_lines(probe: Probe) -> list[tuple[str, str]]:
-    from pytest_roofline.device import PATTERNS
-    from pytest_roofline.units import format_bytes, format_bytes_per_s, format_seconds
-
-    def rate(value: float, kernel: Any = None) -> str:
-        return f"{format_bytes_per_s(value):>10}" + (f"   {kernel}" if kernel else "")
-
-    lines = [("device", f"{probe.device.id} ({probe.device.name})")]
-    lines += [
-        (pattern, rate(getattr(probe, f"{pattern}_bytes_per_s"), probe.kernels.get(pattern))) for pattern in PATTERNS
-    ]
-    lines += [
-        ("best", rate(probe.best_bytes_per_s)),
-        ("in cache", rate(probe.cache_bytes_per_s)),
-        ("cache knee", f"{format_bytes(probe.cache_knee_bytes):>10}"),
-        ("measured in", f"{format_seconds(probe.elapsed_s):>10}"),
-        ("trusted", "yes" if probe.is_trusted else "no"),
-    ]
-    return lines + [("note", note) for note in probe.notes]
+def _print(text: str, status: int) -> int:
+    """Print, and be silent where nobody reads on (``roofline specs list | head``)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 if __name__ == "__main__":

@@ -16,13 +16,25 @@ class Spec:
     vendor: str | None = None
     device_names: tuple[str, ...] = ()
     """What drivers call this card, each one whole: a name matches entirely or not at all."""
+    aliases: tuple[str, ...] = ()
+    """Short names that people type: ``4090``."""
     is_unified_memory: bool = False
     memory_bytes: float
+    has_memory_options: bool = False
+    """Whether it is sold with less memory too: then `memory_bytes` is the most it has."""
     bandwidth_bytes_per_s: float
     dense_peak_flops_per_s: dict[str, float] = field(default_factory=dict)
     sparse_peak_flops_per_s: dict[str, float] = field(default_factory=dict)
     """Peaks with structured sparsity; never used as a roof, kept so that nobody enters them as dense."""
     last_level_cache_bytes: float | None = None
+    link_bidirectional_bytes_per_s: float | None = None
+    """NVLink, Infinity Fabric or what else joins cards: all links of one card, both directions together, as printed."""
+    host_link_bytes_per_s: float | None = None
+    """PCIe to the host, one direction."""
+    compute_units: float | None = None
+    """Streaming multiprocessors, compute units, Xe cores or GPU cores; a fraction of them for a MIG slice."""
+    mig_memory_slices: int | None = None
+    """Into how many slices MIG cuts the memory, 8 or 4; None for a card without MIG."""
     source: str
     """Where the bandwidth comes from, in words."""
     sources: dict[str, str] = field(default_factory=dict)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_roofline.item import INSTRUMENT, SETTINGS, added, find_device, prepare, refusal, session_of
 from pytest_roofline.options import settings_of
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ def roofline_device(pytestconfig: pytest.Config) -> Device:
     Its name, vendor, memory, caches and matched spec. What could not be read is None, and its `notes` say why.
     """
     from pytest_roofline.errors import RooflineUsageError
+    from pytest_roofline.item import find_device, refusal
 
     try:
         return find_device(pytestconfig, settings_of(pytestconfig))
@@ -39,6 +39,8 @@ def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Prob
     """
     if settings_of(pytestconfig).mode == "off":
         pytest.skip("not measured (--roofline=off)")
+    from pytest_roofline.item import session_of
+
     return session_of(pytestconfig).probe(roofline_device)
 
 
@@ -51,6 +53,7 @@ def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None
     """
     from pytest_roofline.checks import CHECKS
     from pytest_roofline.instrument import Instrument
+    from pytest_roofline.item import INSTRUMENT, SETTINGS, added, prepare, refusal, session_of
 
     item: pytest.Item = request.node
     settings = item.stash[SETTINGS] if SETTINGS in item.stash else prepare(item)

@@ -18,6 +18,7 @@ from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.device import Device
 from pytest_roofline.errors import BogusMeasurement, RooflineUsageError
 from pytest_roofline.hearing import Hearing
+from pytest_roofline.paper import is_on_paper, paper_traffic
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import NOT_MEASURED, Result, unmeasured_result
 from pytest_roofline.roofline import Ceiling
@@ -57,13 +58,26 @@ class Instrument:
         batch: int | None = None,
         context: int | None = None,
         step: Callable[..., Any] | None = None,
+        weights: str | None = None,
+        kv: str | None = None,
     ) -> Traffic:
-        """Bytes and FLOPs of one pass of `model`: a module, a Traffic, or a plain number of bytes per pass.
+        """Bytes and FLOPs of one pass of `model`.
 
-        With `step` (runs one pass) the pass is traced, which sees experts, caches and lookups; without it the weights
-        are counted from the module alone.
+        `model` is a module, a Hugging Face config (dict, path, object), a GGUF or safetensors file, a model's name, a
+        Traffic, or a plain number of bytes per pass. With `step` (runs one pass) the pass of a module is traced, which
+        sees experts, caches and lookups; without it the weights are counted from the module alone. `weights` and `kv`
+        name the formats of a model that is no module: ``"int4-g128"``, ``"q8_0"``.
         """
-        return traffic_of(self._session.backends.loaded(), model, batch=batch, context=context, step=step)
+        return traffic_of(
+            self._session.backends.loaded(),
+            model,
+            batch=batch,
+            context=context,
+            step=step,
+            weights=weights,
+            kv=kv,
+            specs_paths=self._settings.specs,
+        )
 
     def ceiling(
         self,
@@ -73,12 +87,14 @@ class Instrument:
         context: int | None = None,
         tokens_per_pass: float = 1.0,
         device: str | None = None,
+        weights: str | None = None,
+        kv: str | None = None,
     ) -> Ceiling:
         """The most tokens per second that the probed device allows for this traffic or model.
 
         With ``--roofline=off`` nothing is probed, and nothing bounds it: the ceiling is infinite.
         """
-        counted = self.traffic(traffic, batch=batch, context=context)
+        counted = self.traffic(traffic, batch=batch, context=context, weights=weights, kv=kv)
         if self._settings.mode == "off":
             return Ceiling(
                 traffic=counted,
@@ -112,9 +128,10 @@ class Instrument:
     ) -> Result:
         """Time `step`, which runs one decode pass and returns its output, and hold it against the ceiling.
 
-        Give `model` (its bytes are traced) or `traffic` (a Traffic or bytes per pass). `context` is the length of the
-        KV cache at the start; `reset` brings it back there, untimed. `passes_per_reset` is the room in the cache: no
-        more passes run without a reset (64 in all where nothing is known). `inputs` gives fresh arguments per block.
+        Give `model` (its bytes are traced) or `traffic` (a Traffic, a config, file or name, or bytes per pass).
+        `context` is the length of the KV cache at the start; `reset` brings it back there, untimed.
+        `passes_per_reset` is the room in the cache: no more passes run without a reset (64 in all where nothing is
+        known). `inputs` gives fresh arguments per block.
         """
         if model is None and traffic is None:
             raise RooflineUsageError(
@@ -122,6 +139,10 @@ class Instrument:
             )
         if reference is not None or tamper:
             raise RooflineUsageError("reference= and tamper= are not available in this version; inputs= is")
+        if is_on_paper(model):
+            model, traffic = None, model if traffic is None else traffic
+        if is_on_paper(traffic):
+            traffic = self.traffic(traffic, batch=batch, context=context)
         job = Job(
             kind="decode",
             step=step,
@@ -153,15 +174,22 @@ class Instrument:
     ) -> Result:
         """Time `fn`, which runs prompts of `prompt_tokens` per sequence, against the compute roof; reports TTFT.
 
+        `model` is a module, whose pass is traced, or a config, a file or a name, whose FLOPs are counted.
+
         `reset` empties the cache, untimed, before each call; without it the call is taken to be stateless (a fresh
         cache, or none).
         """
         tokens = _whole("prompt_tokens", prompt_tokens, 1)
+        declared = None
+        if is_on_paper(model):
+            paths = self._settings.specs
+            model, declared = None, paper_traffic(model, batch=batch, prompt_tokens=tokens, specs_paths=paths)
         job = Job(
             kind="prefill",
             step=fn,
             label=label or _name(fn),
             model=model,
+            declared=declared,
             batch=_whole("batch", batch, 1),
             context=0,
             tokens_per_pass=float(tokens or 1),

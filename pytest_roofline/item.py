@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_roofline.options import MARKER, marker_of, resolve, settings_of
+from pytest_roofline.options import marker_of, resolve, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,17 +20,11 @@ if TYPE_CHECKING:
     from pytest_roofline.session import Session
     from pytest_roofline.settings import Settings
 
-FIXTURES = frozenset({"roofline", "roofline_device", "roofline_probe"})
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 INSTRUMENT: pytest.StashKey[Instrument] = pytest.StashKey()
 ENDING: pytest.StashKey[BaseException] = pytest.StashKey()
 """The exception that we end the test with; absent where its ending is its own."""
-
-
-def is_roofline(item: pytest.Item) -> bool:
-    """Whether a test measures: it uses one of the fixtures, or carries the marker."""
-    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker(MARKER) is not None
 
 
 # -- before the test ------------------------------------------------------------------------------------------------

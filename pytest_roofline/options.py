@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,22 +17,29 @@ if TYPE_CHECKING:
     from pytest_roofline.settings import Budget, Settings
 
 MARKER = "roofline"
+FIXTURES = frozenset({"roofline", "roofline_device", "roofline_probe"})
 MODES = ("auto", "off", "require")
 POLICIES = ("skip", "fail", "pass")
 
 
-class Marker(NamedTuple):
-    """What ``@pytest.mark.roofline(...)`` takes; these fields are the allow-list, and its help line."""
+# Plain classes: named tuples and dataclasses are made by running generated code, which every run of pytest would pay.
+class Marker:
+    """What ``@pytest.mark.roofline(...)`` takes; its keywords are the allow-list, and its help line."""
 
-    at_least: object = None
-    at_most: object = None
-    device: object = None
-    allow: object = ()
+    KEYWORDS: Mapping[str, object] = {"at_least": None, "at_most": None, "device": None, "allow": ()}
+
+    def __init__(
+        self, *, at_least: object = None, at_most: object = None, device: object = None, allow: object = ()
+    ) -> None:
+        self.at_least = at_least
+        self.at_most = at_most
+        self.device = device
+        self.allow = allow
 
     @classmethod
     def help_line(cls) -> str:
         """The line for ``pytest --markers``."""
-        fields = ", ".join(f"{name}={cls._field_defaults[name]!r}" for name in cls._fields)
+        fields = ", ".join(f"{name}={default!r}" for name, default in cls.KEYWORDS.items())
         return (
             f"{MARKER}({fields}): judge every result of the test: at_least and at_most are fractions of the ceiling "
             "(0.6, or by device: {'H200*': 0.7, 'cpu': 0.3}), device names where it runs, allow names checks that "
@@ -40,14 +47,15 @@ class Marker(NamedTuple):
         )
 
 
-class Option(NamedTuple):
+class Option:
     """One setting with its three spellings: ``--roofline-x``, ini ``roofline_x``, ``PYTEST_ROOFLINE_X``."""
 
-    name: str
-    read: Callable[[Any, str], Any]
-    default: Any
-    metavar: str
-    help: str
+    def __init__(self, name: str, read: Callable[[Any, str], Any], default: Any, metavar: str, help_text: str) -> None:
+        self.name = name
+        self.read = read
+        self.default = default
+        self.metavar = metavar
+        self.help = help_text
 
     @property
     def flag(self) -> str:
@@ -230,16 +238,21 @@ def check_options(config: pytest.Config) -> None:
         resolve(config, option.name)
 
 
+def is_roofline(item: pytest.Item) -> bool:
+    """Whether a test measures: it uses one of the fixtures, or carries the marker."""
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker(MARKER) is not None
+
+
 def marker_of(item: pytest.Item) -> Marker:
     """The marker of a test, the closest one first where function, class and module carry several."""
     given: dict[str, object] = {}
-    known = ", ".join(Marker._fields)
+    known = ", ".join(Marker.KEYWORDS)
     for mark in item.iter_markers(MARKER):
         if mark.args:
             raise pytest.UsageError(
                 f"{MARKER} marker: positional argument {mark.args[0]!r}; give it by keyword, known are {known}"
             )
-        unknown = [name for name in mark.kwargs if name not in Marker._fields]
+        unknown = [name for name in mark.kwargs if name not in Marker.KEYWORDS]
         if unknown:
             raise pytest.UsageError(f"{MARKER} marker: unknown {', '.join(unknown)}; known are {known}")
         for name, value in mark.kwargs.items():
@@ -247,10 +260,11 @@ def marker_of(item: pytest.Item) -> Marker:
     return Marker(**given)
 
 
-def settings_of(config: pytest.Config, marker: Marker = Marker()) -> Settings:  # noqa: B008 - immutable
+def settings_of(config: pytest.Config, marker: Marker | None = None) -> Settings:
     """Everything that a measurement is told, in one record."""
     from pytest_roofline.settings import Settings
 
+    marker = marker or Marker()
     at_most = read_budget(marker.at_most, f"{MARKER} marker, at_most")
     at_least = resolve(config, "at_least", marker.at_least)
     if at_least is not None and at_most is not None:

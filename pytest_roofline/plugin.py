@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,24 @@ from typing import Any
 import pytest
 
 from pytest_roofline.fixtures import roofline, roofline_device, roofline_probe
-from pytest_roofline.item import is_roofline, judge, polish, prepare, session_of
-from pytest_roofline.options import Marker, add_options, check_options, resolve, settings_of
-from pytest_roofline.report.tally import Tally
+from pytest_roofline.options import Marker, add_options, check_options, is_roofline, resolve
 
 __all__ = ["roofline", "roofline_device", "roofline_probe"]
+
+
+class Tally:
+    """What the reports of a run carried. Under xdist the controller keeps it: it sees the reports of all workers."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.is_header_shown = False
+        self.has_measured_nothing = False
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the record that a test left in its user properties; of a test that is run again, the last one."""
+        if report.when == "call":
+            self.texts.update((report.nodeid, value) for name, value in report.user_properties if name == "roofline")
+
 
 TALLY: pytest.StashKey[Tally] = pytest.StashKey()
 WORDS: dict[str, tuple[str, tuple[str, dict[str, bool]]]] = {
@@ -21,12 +35,7 @@ WORDS: dict[str, tuple[str, tuple[str, dict[str, bool]]]] = {
     "inconclusive": ("I", ("INCONCLUSIVE", {"yellow": True})),
 }
 NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan")
-NOTHING_MEASURED = "--roofline=require: no roofline test measured anything"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini keys."""
-    add_options(parser)
+pytest_addoption = add_options
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -48,23 +57,17 @@ def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, item
     """Say where will be measured, if anything will be."""
     if config.getoption("collectonly") or config.get_verbosity() < -1 or not any(map(is_roofline, items)):
         return None
-    from pytest_roofline.errors import RooflineUsageError
-    from pytest_roofline.report.terminal import header_line
+    from pytest_roofline.run import header_of
 
     config.stash[TALLY].is_header_shown = True
-    settings = settings_of(config)
-    if settings.mode == "off":
-        return header_line("off")
-    try:
-        device = session_of(config).find_device(settings.device)
-    except (pytest.UsageError, RooflineUsageError) as error:
-        return f"roofline: {error}"  # the tests themselves fail by it, each at its own place
-    return header_line(settings.mode, device.id, device.name, is_named=settings.device is not None)
+    return header_of(config)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A wrong marker or an absent device ends the test before anything is made for it."""
     if is_roofline(item):
+        from pytest_roofline.item import prepare
+
         prepare(item)
 
 
@@ -80,7 +83,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except BaseException as error:
         ending = error
     try:
-        ending = judge(item, ending)
+        if "pytest_roofline.item" in sys.modules:  # else nobody in this run has asked for us yet
+            from pytest_roofline.item import judge
+
+            ending = judge(item, ending)
         if ending is not None:
             raise ending
     finally:
@@ -95,6 +101,8 @@ def pytest_runtest_makereport(
     """Where we ended a test, let its report speak of the test and not of us."""
     report = yield
     if call.excinfo is not None and call.when != "teardown" and is_roofline(item):
+        from pytest_roofline.item import polish
+
         polish(item, report, call.excinfo)
     return report
 
@@ -118,8 +126,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if is_worker or resolve(config, "mode") != "require" or any(config.getoption(name, False) for name in NOT_RUNS):
         return
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        from pytest_roofline.run import has_measured
+
         tally = config.stash[TALLY]
-        tally.has_measured_nothing = not tally.has_measured()
+        tally.has_measured_nothing = not has_measured(tally.texts)
         if tally.has_measured_nothing:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -128,15 +138,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """The table, the inconclusive tests, and how many were not judged."""
     tally = config.stash[TALLY]
     if tally.texts and config.get_verbosity() > -2:
-        from pytest_roofline.report.terminal import header_lines, summary_lines
+        from pytest_roofline.run import summary_of
 
-        records = tally.records()
-        is_named = resolve(config, "device") is not None
-        header = [] if tally.is_header_shown else header_lines(records, is_named=is_named)
         terminalreporter.section("roofline")
-        for line in [*header, *summary_lines(records)]:
+        for line in summary_of(config, tally.texts, with_header=not tally.is_header_shown):
             terminalreporter.write_line(line)
         # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
         terminalreporter.stats.get("skipped", []).sort(key=lambda report: bool(pytest_report_teststatus(report)))
     if tally.has_measured_nothing:
-        terminalreporter.write_line(f"ERROR: {NOTHING_MEASURED}", red=True)
+        terminalreporter.write_line("ERROR: --roofline=require: no roofline test measured anything", red=True)

@@ -149,6 +149,16 @@ class Backend(Protocol):
         """Whether this process already uses the framework: only then is it drained, and none is ever created."""
         ...
 
+    def prepare(self) -> None:
+        """Import and compile whatever the other verbs need, so that none of it is taken for the step's own time.
+
+        Called before the step is looked at, once per measurement, on every backend that may trace the pass or be
+        drained around it: a second call must cost next to nothing. It must neither create a context, start a client
+        or submit work of the test's, nor change a setting of the framework; where the framework is not in use yet
+        there is nothing to do.
+        """
+        ...
+
     def drain(self) -> None:
         """Wait until every stream of every device in use is idle, and anything dropped unread has run too.
 

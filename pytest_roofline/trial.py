@@ -86,9 +86,8 @@ class Trial:
     def look(self) -> Amounts:
         """Run the step once, untimed: its bytes, its outputs, its framework and its device."""
         job = self._job
-        prepare = getattr(self._backend, "prepare", None)
-        if prepare is not None:
-            prepare()  # imports and compilation of the tool's own are not the step's time
+        for backend in self._backends:  # whose pass it is shows only when it has run
+            backend.prepare()
         self._start = self._backend.clock()
         amounts = find_amounts(
             self.loop,
@@ -181,6 +180,7 @@ class Trial:
             neighbours_share=neighbours_share(before, after, clock() - begun, bench.device.compute_units),
             cores=bench.device.compute_units if bench.device.is_cpu else None,
             probe_doubts=bench.doubts,
+            probe_excess=bench.probe.excess,
             allow=self._settings.allow,
         )
         evidence = self._confronted(evidence, loop, bench, timing)

@@ -1,12 +1,15 @@
-"""Quantities as text.
+"""Quantities as text, and text as quantities.
 
 Inside the package everything is in SI base units (bytes, seconds, bytes/s, FLOP/s). This room turns them
-into what a person reads. GB is 1e9 bytes; GiB, where it appears at all, is 2**30.
+into what a person reads, and back. GB is 1e9 bytes; GiB, where it appears at all, is 2**30.
 """
 
 from __future__ import annotations
 
 import math
+import re
+
+from pytest_roofline.errors import RooflineUsageError
 
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -45,6 +48,17 @@ def format_flops_per_s(value: float) -> str:
     return _scaled(value, "FLOP/s")
 
 
+def format_digits(value: float, unit: str) -> str:
+    """Four significant digits with a decimal prefix, for figures that a reader divides again: ``16.06 GB``.
+
+    Zeros that say nothing are left out: ``3.35 TB/s``.
+    """
+    for size, prefix in _DECIMAL:
+        if math.isfinite(value) and abs(value) >= size * 0.99995:
+            return f"{value / size:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
 def format_seconds(value_s: float) -> str:
     """A duration in the unit that leaves one to three digits before the point: ``1.20 ms``."""
     if not math.isfinite(value_s):
@@ -78,3 +92,76 @@ def format_rate(value_per_s: float) -> str:
 def format_ratio(value: float) -> str:
     """A multiple: ``40x``, ``1.3x``."""
     return f"{value:,.0f}x" if abs(value) >= 9.95 else f"{value:.2g}x"
+
+
+# -- text as quantities ---------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*)")
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+# Nothing that is typed here is beyond these, and nothing between them overflows when it is divided or multiplied.
+_LEAST, _MOST = 1e-12, 1e24
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def parse_bytes(text: str) -> float:
+    """A positive number of bytes: ``80GB``, ``320 KiB``, ``1e12``. RooflineUsageError for anything else."""
+    return _parsed(text, "a number of bytes", ("80GB", "320KiB", "1e12"), _of_unit(text, ("B", "bytes"), binary=True))
+
+
+def parse_bytes_per_s(text: str) -> float:
+    """A positive bandwidth: ``3.35TB/s``, ``273 GB/s``, ``1e12``. ``Gb/s`` are bits, and refused."""
+    return _parsed(text, "a bandwidth", ("3.35TB/s", "273GB/s", "1e12"), _of_unit(text, ("B/s",), binary=True))
+
+
+def parse_flops_per_s(text: str) -> float:
+    """A positive compute rate: ``989TFLOP/s``, ``125 TFLOPS``, ``1.25e14``."""
+    units = ("FLOP/s", "FLOPS", "FLOPs", "FLOPs/s")
+    return _parsed(text, "a compute rate", ("989TFLOP/s", "125TFLOPS", "1.25e14"), _of_unit(text, units))
+
+
+def parse_count(text: str) -> float:
+    """A positive number of parameters: ``70B``, ``8.03b``, ``350M``, ``1.5T``, ``7e9``; B is 1e9."""
+    number, unit = _split(text)
+    scale = _COUNTS.get(unit.lower())
+    value = None if number is None or scale is None else number * scale
+    return _parsed(text, "a number of parameters", ("70B", "8.03B", "350M", "1.5T", "7e9"), value)
+
+
+def parse_seconds(text: str) -> float:
+    """A positive duration: ``10us``, ``1.5ms``, ``2s``; a plain number is seconds."""
+    number, unit = _split(text)
+    scale = _SECONDS.get(unit)
+    value = None if number is None or scale is None else number * scale
+    return _parsed(text, "a duration", ("10us", "1.5ms", "1e-5"), value)
+
+
+def parse_number(text: str) -> float:
+    """A positive number without a unit: ``2.5``, ``1e3``."""
+    number, unit = _split(text)
+    return _parsed(text, "a number", ("1", "2.5", "1e3"), None if unit else number)
+
+
+def _split(text: str) -> tuple[float | None, str]:
+    found = _NUMBER.fullmatch(text.strip()) if len(text) <= 64 else None
+    return (float(found[1]), found[2].strip()) if found else (None, "")
+
+
+def _of_unit(text: str, units: tuple[str, ...], *, binary: bool = False) -> float | None:
+    """The value where the text ends in one of `units` with a prefix, or in nothing at all; else None."""
+    number, word = _split(text)
+    if number is None or not word:
+        return number
+    prefixes = {**_PREFIXES, **_BINARY} if binary else _PREFIXES
+    for unit in units:
+        if word.endswith(unit) and word[: -len(unit)] in prefixes:
+            return number * prefixes[word[: -len(unit)]]
+    return None
+
+
+def _parsed(text: str, dimension: str, examples: tuple[str, ...], value: float | None) -> float:
+    if value is None or not _LEAST <= value <= _MOST:
+        wanted = f"{', '.join(examples[:-1])} or {examples[-1]}"
+        raise RooflineUsageError(f"{text[:64]!r} is not {dimension}; write a positive one such as {wanted}")
+    return value

@@ -152,6 +152,9 @@ class CpuBackend:
         """A process always has its processor."""
         return True
 
+    def prepare(self) -> None:
+        """Nothing: what a drain, a mark and a trace need here is plain Python, imported with this room."""
+
     def drain(self) -> None:
         """Nothing: a call to the C library has finished when it returns."""
 

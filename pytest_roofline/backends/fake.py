@@ -188,6 +188,9 @@ class FakeBackend(FakeHost):
         """True: whoever made a fake uses it."""
         return True
 
+    def prepare(self) -> None:
+        """Nothing: imports and compilation take no virtual time."""
+
     def drain(self) -> None:
         """Wait until every stream of every device is idle, unless `drain_lies`.
 

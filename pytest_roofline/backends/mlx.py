@@ -139,7 +139,7 @@ class MlxBackend:
         return "mlx.core" in sys.modules
 
     def prepare(self) -> None:
-        """Nothing to compile."""
+        """Nothing: a drain and a mark run no kernel of their own that MLX would compile first."""
 
     def drain(self) -> None:
         """Wait for every known stream; nothing where MLX is not in use."""

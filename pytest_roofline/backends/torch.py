@@ -235,10 +235,9 @@ class TorchBackend:
         return torch_outputs.device_of(obj)
 
     def prepare(self) -> None:
-        """Import what a trace needs (seconds, the first time), so that it is not taken for the step's own time."""
-        from torch.utils import flop_counter  # noqa: F401
-
-        from pytest_roofline.models import module  # noqa: F401
+        """Trace an addition of its own: the first trace of a process makes torch import its compiler, for seconds."""
+        one = torch.ones(1, device="cpu")
+        self.trace(TraceRequest(step=lambda: one + one))
 
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once under a dispatch mode and account for its bytes."""

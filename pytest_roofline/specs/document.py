@@ -2,12 +2,14 @@
 
 A spec file is YAML, one mapping: ``schema: 1``, ``sources`` (short names of documents), and one or more of the lists
 ``devices``, ``models`` and ``formats``. An unknown key, a number without a source or in a string, a key given twice,
-YAML anchors and tags are errors that name file and key.
+YAML anchors and tags are errors that name file and key. What no person writes (a megabyte, a hundred thousand values,
+a mapping in a mapping thirty times over) is refused before it is built, so that a hostile file costs little.
 """
 
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,12 @@ from pytest_roofline.errors import RooflineUsageError
 
 SCHEMA = 1
 KINDS = ("devices", "models", "formats")
-LARGEST_BYTES = 4 * 2**20
+LARGEST_BYTES = 2**20
 """No spec file that people write is larger; what is, is not one."""
+_MOST_VALUES = 100_000
+_DEEPEST = 30
+# Also keeps a whole number short enough to be printed: Python refuses to from 4,300 digits on.
+_LONGEST_VALUE = 2_000
 # The C parser where PyYAML has it: it is ten times as fast, and just as safe.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -86,17 +92,22 @@ class Reader:
             )
         if isinstance(figure, bool) or not isinstance(figure, (int, float)):
             raise self.fail(f"{key}.value", f"a number is needed here, not {kind_of(figure)}")
-        if not math.isfinite(figure) or figure <= 0:
-            raise self.fail(f"{key}.value", f"{figure} is not a positive, finite number")
+        if not 0 < figure < math.inf or figure > 1e300:
+            raise self.fail(f"{key}.value", f"{figure!r:.60} is not a positive, finite number")
         if "source" not in entry:
             raise self.fail(f"{key}.source", "missing: every number has a source")
         return float(figure), self.source(entry["source"], f"{key}.source")
 
 
-def read_document(file: Path) -> tuple[Reader, dict[str, list[Any]]]:
-    """The lists of one file, each entry as raw data, and the reader that knows the file's sources."""
+def read_document(file: Path, text: str | None = None) -> tuple[Reader, dict[str, list[Any]]]:
+    """The lists of one file, each entry as raw data, and the reader that knows the file's sources.
+
+    `text` is the file's text where somebody has read it already, or a part of it that is a document by itself.
+    """
     reader = Reader(file=file, sources={})
-    document = reader.known(_parse(file), "file", {"schema", "sources", *KINDS})
+    document = reader.known(
+        _parse(file, read_text(file) if text is None else text), "file", {"schema", "sources", *KINDS}
+    )
     for name in ("schema", "sources"):
         if name not in document:
             raise reader.fail(name, "missing")
@@ -123,30 +134,60 @@ def kind_of(value: Any) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
-def _parse(file: Path) -> Any:
-    """One YAML document of plain mappings, lists and scalars; no anchors, no tags, no key twice."""
+def read_text(file: Path) -> str:
+    """The text of one spec file. A folder, a device, a file of over a megabyte or one that is not UTF-8 is an error."""
     try:
-        if file.stat().st_size > LARGEST_BYTES:
-            raise RooflineUsageError(
-                f"{file}: {file.stat().st_size:,} bytes: no spec file is over {LARGEST_BYTES:,} bytes"
-            )
-        text = file.read_text(encoding="utf-8")
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                raise RooflineUsageError(
-                    f"{file}: line {_line(event.start_mark)}: YAML anchors and aliases are not allowed: "
-                    "each number stands beside its own source"
-                )
-        node = yaml.compose(text, Loader=_LOADER)
-        if node is not None:
-            _check_keys(file, node, "")
-        return yaml.load(text, Loader=_LOADER)
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise RooflineUsageError(f"{file}: is not a file: a spec file is a YAML file")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            raise RooflineUsageError(f"{file}: no spec file is over {LARGEST_BYTES:,} bytes, and this one is")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RooflineUsageError(f"{file}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        if isinstance(error, RooflineUsageError):
-            raise
+
+
+def _parse(file: Path, text: str) -> Any:
+    """One YAML document of plain mappings, lists and scalars; no anchors, no tags, no key twice."""
+    try:
+        _check_events(file, text)
+        loader = _LOADER(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check_keys(file, node, "")
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except RooflineUsageError:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         raise RooflineUsageError(f"{file}: is not valid YAML: {error}") from error
+
+
+def _check_events(file: Path, text: str) -> None:
+    """What is refused before anything is built from it."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            problem = "YAML anchors and aliases are not allowed: each number stands beside its own source"
+        elif getattr(event, "tag", None) is not None:
+            problem = "YAML tags are not allowed: a spec is plain data"
+        elif depth > _DEEPEST:
+            problem = f"nested deeper than {_DEEPEST} levels: no spec is"
+        elif count > _MOST_VALUES:
+            problem = f"more than {_MOST_VALUES:,} values: no spec file has so many"
+        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST_VALUE:
+            problem = f"a value of {len(event.value):,} characters: none is over {_LONGEST_VALUE:,}"
+        if problem:
+            raise RooflineUsageError(f"{file}: line {_line(event.start_mark)}: {problem}")
 
 
 def _line(mark: Any) -> int | str:
@@ -160,9 +201,13 @@ def _check_keys(file: Path, node: yaml.Node, path: str) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            line = _line(key.start_mark)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                where = path or "file"
+                raise RooflineUsageError(f"{file}: {where}: line {line}: a key is a word, not a collection or <<")
             name = str(key.value)
             here = f"{path}.{name}" if path else name
             if name in seen:
-                raise RooflineUsageError(f"{file}: {here}: given twice (line {_line(key.start_mark)})")
+                raise RooflineUsageError(f"{file}: {here}: given twice (line {line})")
             seen.add(name)
             _check_keys(file, value, here)

@@ -15,11 +15,8 @@ OURS = {
     "pytest_roofline",
     "pytest_roofline.fixtures",
     "pytest_roofline.hookspecs",
-    "pytest_roofline.item",
     "pytest_roofline.options",
     "pytest_roofline.plugin",
-    "pytest_roofline.report",
-    "pytest_roofline.report.tally",
 }
 SHOW = """
 import sys

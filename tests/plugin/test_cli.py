@@ -60,8 +60,8 @@ def test_probe_as_json(backend: FakeBackend, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (("prob",), "roofline: no command 'prob'; did you mean probe?"),
-        (("xyzzy",), "roofline: no command 'xyzzy'; known are probe"),
-        ((), "roofline: which command? known are probe; roofline --help says more"),
+        (("xyzzy",), "roofline: no command 'xyzzy'; known are predict, curve, probe, specs"),
+        ((), "roofline: which command? known are predict, curve, probe, specs; roofline --help says more"),
         (("probe", "--jsn"), "roofline: unknown argument '--jsn'; did you mean --json?"),
         (("--versoin",), "roofline: unknown argument '--versoin'; did you mean --version?"),
         (("probe", "--device"), "roofline probe: argument --device: expected one argument"),

@@ -34,6 +34,8 @@ def test_it_is_a_backend() -> None:
     assert backend.free_memory_bytes(device) > 0
     assert backend.conditions(device).threads == backend.threads(device)
     assert backend.clock() <= backend.clock()
+    backend.prepare()
+    assert backend.mark() is None  # preparing left nothing pending
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

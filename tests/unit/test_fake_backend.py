@@ -25,6 +25,15 @@ def test_fake_is_a_backend() -> None:
     assert backend.threads(backend.devices()[0]) is None
 
 
+def test_preparing_takes_no_time_and_queues_nothing() -> None:
+    """There is nothing to import or compile, however often it is asked."""
+    backend, other = FakeBackend(), FakeBackend()
+    for _ in range(2):
+        backend.prepare()
+    assert backend.clock() == other.clock()
+    assert backend.pending() == 0
+
+
 def test_device_record_tells_the_figures() -> None:
     """The record is a discrete accelerator of kind fake with the figures it was made with."""
     first, second = FakeBackend(devices=2, cache_bytes=50e6, memory_bytes=8e9).devices()

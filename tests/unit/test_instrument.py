@@ -315,6 +315,32 @@ def test_a_step_that_returns_nothing_is_refused() -> None:
         roofline.decode(step, traffic=1e9)
 
 
+def test_what_a_backend_prepares_is_not_the_time_of_the_step() -> None:
+    """Every loaded backend is prepared before the step is looked at; an hour of it leaves the measurement its time."""
+    events = []
+
+    class Slow(FakeBackend):
+        """Compiles for an hour."""
+
+        def prepare(self) -> None:
+            events.append(self)
+            self.host(3600.0)
+
+    first, second = Slow(), Slow()
+    model = FakeModel(first, WEIGHTS, efficiency=0.8)
+
+    def step() -> object:
+        events.append("step")
+        return model.step()
+
+    result = Instrument(Session(added_backends=[first, second])).decode(step, model=model, max_time_s=1.0)
+    assert events[:3] == [first, second, "step"]
+    assert set(events[3:]) == {"step"}
+    assert result.verdict.outcome == "passed"
+    assert result.samples
+    assert result.elapsed_s < 10.0
+
+
 def test_a_step_that_raises_leaves_nothing_running() -> None:
     """Its own exception comes through, and the device is drained."""
     backend, roofline = instrument()

@@ -111,6 +111,19 @@ def test_a_marker_on_an_idle_device_is_stamped_on_the_spot(backend: JaxBackend) 
     assert before_s <= marker.finished_s() <= after_s
 
 
+def test_preparing_starts_no_client() -> None:
+    """Where JAX is imported and was not used yet, there is nothing to compile for, and it stays so."""
+    code = """
+        import jax
+        from pytest_roofline.backends.jax import JaxBackend
+
+        backend = JaxBackend()
+        backend.prepare()
+        assert not backend.has_context()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=_ENVIRONMENT, check=True)
+
+
 _ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 _TWO_DEVICES = """

@@ -43,6 +43,7 @@ def test_it_is_a_backend() -> None:
     backend = MlxBackend()
     assert isinstance(backend, Backend)
     assert backend.has_context()
+    backend.prepare()  # nothing to do, and nothing that could go wrong
     assert backend.trace(TraceRequest(step=lambda: None)) is None
     assert "cpu" in [device.id for device in backend.devices()]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from textwrap import dedent
 
 import pytest
 
@@ -33,6 +36,26 @@ def cpu(backend: TorchBackend) -> Device:
 def test_it_is_a_backend(backend: TorchBackend) -> None:
     """Every verb of the protocol is there."""
     assert isinstance(backend, Backend)
+
+
+def test_preparing_imports_what_a_trace_needs() -> None:
+    """The first trace imports nothing more, nor does preparing twice change a setting of torch."""
+    code = """
+        import sys, torch
+        from pytest_roofline.backends.torch import TorchBackend
+        from pytest_roofline.protocol import TraceRequest
+
+        backend = TorchBackend()
+        threads = torch.get_num_threads()
+        backend.prepare()
+        backend.prepare()
+        assert torch.get_num_threads() == threads
+        before = set(sys.modules)
+        weights, state = torch.ones(8, 8), torch.ones(8)
+        assert backend.trace(TraceRequest(step=lambda: weights @ state)) is not None
+        assert sorted(set(sys.modules) - before) == []
+    """
+    subprocess.run([sys.executable, "-c", dedent(code)], check=True)
 
 
 def test_the_cpu_comes_last_and_belongs_to_torch(cpu: Device) -> None:

@@ -1,0 +1,110 @@
+"""``roofline curve``: the same prediction over batch or context, as a table, JSON or a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_roofline.commands.scenario import add_scenario_options, scenario_of, whole
+from pytest_roofline.errors import RooflineUsageError
+
+if TYPE_CHECKING:
+    from pytest_roofline.prediction import Prediction
+
+PICTURE_SUFFIXES = (".png", ".svg")
+MOST_POINTS = 1000
+_DEFAULTS = {"batch": (1, 256, 9), "context": (1024, 131072, 8)}
+_ROW_KEYS = (
+    *("batch", "context", "ceiling_tokens_per_s", "ceiling_tokens_per_s_per_user", "expected_tokens_per_s"),
+    *("weight_bytes_per_pass", "kv_bytes_per_pass", "bytes_per_pass", "flops_per_pass", "arithmetic_intensity"),
+    *("step_floor_s", "bound", "step_bound", "memory_needed_bytes", "fits", "limit_tokens_per_s"),
+)
+
+_SHARED_KEYS = (
+    *("device", "model", "weights", "kv", "bandwidth_bytes_per_s", "bandwidth_source", "peak_flops_per_s"),
+    *("peak_source", "peak_dtype", "ridge_point", "memory_bytes", "memory_source", "weight_bytes_total"),
+    *("kv_bytes_per_token", "tokens_per_pass", "ranks", "offload", "notes"),
+)
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the subcommand and its options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "curve", allow_abbrev=False, help="The prediction over batch or context"
+    )
+    add_scenario_options(parser)
+    parser.add_argument("--over", choices=tuple(_DEFAULTS), default="batch", help="What varies (default: batch)")
+    parser.add_argument("--from", dest="first", metavar="N", help="Its first value (default: 1; 1024 of context)")
+    parser.add_argument("--to", dest="last", metavar="N", help="Its last value (default: 256; 131072 of context)")
+    parser.add_argument("--points", metavar="N", help="How many values (default: 9; 8 of context)")
+    parser.add_argument("--picture", metavar="FILE", help="Draw the roofline and these points into a .png or .svg file")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> tuple[str, int]:
+    """Predict every point; the picture is written first, and the text says where."""
+    from pytest_roofline.prediction import predict
+    from pytest_roofline.remarks import explained
+
+    values = _values(arguments)
+    if arguments.picture is not None and not arguments.picture.lower().endswith(PICTURE_SUFFIXES):
+        raise RooflineUsageError(f"--picture: {arguments.picture!r} is neither a .png nor a .svg file")
+    scenario = scenario_of(arguments)
+    points = []
+    for value in values:
+        workload = (
+            replace(scenario.workload, batch=value)
+            if arguments.over == "batch"
+            else replace(scenario.workload, context=value)
+        )
+        points.append(predict(scenario.machine, workload))
+    last = explained(points[-1], scenario.smaller)
+    if arguments.picture is not None:
+        from pytest_roofline.report.picture import draw_roofline
+
+        draw_roofline(points, arguments.over, arguments.picture)
+    if arguments.json:
+        return json.dumps(_as_json(points, last, arguments.over), allow_nan=False), 0
+    from pytest_roofline.report.prediction import curve_lines
+
+    lines = list(curve_lines(points, last.notes))
+    if arguments.picture is not None:
+        lines.append(f"picture: {arguments.picture}")
+    return "\n".join(lines), 0
+
+
+def _values(arguments: argparse.Namespace) -> list[int]:
+    """Whole numbers from first to last: by a constant factor, or by a constant step when the first is 0."""
+    first, last, count = _DEFAULTS[arguments.over]
+    least = 1 if arguments.over == "batch" else 0
+    if arguments.first is not None:
+        first = whole(arguments.first, "--from", least=least)
+        last = max(last, first)
+    if arguments.last is not None:
+        last = whole(arguments.last, "--to", least=least)
+        first = first if arguments.first is not None else min(first, last)
+    if arguments.points is not None:
+        count = whole(arguments.points, "--points", least=1)
+    if count > MOST_POINTS:
+        raise RooflineUsageError(f"--points: {count:,}; {MOST_POINTS:,} are drawn at most")
+    if first > last:
+        raise RooflineUsageError(f"--from {first} is beyond --to {last}")
+    if count == 1 or first == last:
+        return [first]
+    share = [index / (count - 1) for index in range(count)]
+    if first == 0:
+        return sorted({round(last * part) for part in share})
+    return sorted({round(first * (last / first) ** part) for part in share})
+
+
+def _as_json(points: list[Prediction], last: Prediction, over: str) -> dict[str, Any]:
+    """One object: what all points share, and a list of what they do not."""
+    shared = last.to_dict()
+    rows = []
+    for point in points:
+        found = point.to_dict()
+        rows.append({key: found[key] for key in _ROW_KEYS})
+    return {"schema": 1, "over": over, **{key: shared[key] for key in _SHARED_KEYS}, "points": rows}

@@ -1,0 +1,212 @@
+"""The options that say what is predicted on what, shared by ``predict`` and ``curve``, and the records they become."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_roofline.errors import RooflineUsageError
+
+if TYPE_CHECKING:
+    from pytest_roofline.architecture import Architecture
+    from pytest_roofline.inventory import Inventory
+    from pytest_roofline.machine import Machine
+    from pytest_roofline.predict import Given
+    from pytest_roofline.specs.catalogue import Catalogue
+    from pytest_roofline.workload import Draft, Workload
+
+SPECS_VARIABLE = "PYTEST_ROOFLINE_SPECS"
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A device, a workload, and the same model in smaller formats (made when they are asked for)."""
+
+    machine: Machine
+    workload: Workload
+    smaller: Iterable[Inventory]
+
+
+def add_specs_option(parser: argparse.ArgumentParser) -> None:
+    """``--specs``, wherever names are looked up."""
+    parser.add_argument(
+        "--specs",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help=f"More spec files, or a folder of them; can be repeated (also: {SPECS_VARIABLE})",
+    )
+
+
+def catalogue_of(arguments: argparse.Namespace) -> Catalogue:
+    """The specs of the package, of ``--specs`` and of the environment."""
+    from pytest_roofline.specs.catalogue import Catalogue
+
+    return Catalogue(spec_paths(arguments))
+
+
+def spec_paths(arguments: argparse.Namespace) -> list[str]:
+    """The user's own spec files and folders: of ``--specs``, then of the environment."""
+    from_environment = os.environ.get(SPECS_VARIABLE, "").split(os.pathsep)
+    return [*arguments.specs, *(path for path in from_environment if path)]
+
+
+def add_scenario_options(parser: argparse.ArgumentParser) -> None:
+    """MODEL or its figures, the device or its figures, formats, sequences, ranks, drafts and spills."""
+    add = parser.add_argument
+    add(
+        "model", metavar="MODEL", nargs="?", help="Name of a spec, config.json or folder, GGUF or safetensors, org/name"
+    )
+    add("--params", metavar="N", help="Instead of MODEL: so many parameters, such as 70B (the rule of thumb)")
+    add("--active", metavar="N", help="With --params: those that serve one token of a mixture, such as 40B")
+    add("--kv-per-token", metavar="BYTES", help="With --params: KV cache per token and sequence, such as 320KiB")
+    add("--device", metavar="NAME", help="Name of a device spec: h100-sxm, 'RTX 4090', ...")
+    add("--bandwidth", metavar="RATE", help="Memory bandwidth, such as 3.35TB/s; in place of the device's")
+    add("--peak", metavar="RATE", help="Dense compute peak, such as 989TFLOP/s; in place of the device's")
+    add("--memory", metavar="BYTES", help="Size of the memory, such as 80GB; in place of the device's")
+    add("--weights", metavar="FMT", help="Format of the weights: bf16, fp8, int4, int4-g128, q4_k_m, 'as stored' ...")
+    add("--kv", metavar="FMT", help="Format of the KV cache: bf16 (default), fp8, q8_0 ...")
+    add("--batch", metavar="B", default="1", help="Sequences decoded together (default: 1)")
+    add("--context", metavar="N", default="0", help="Tokens in each sequence's KV cache (default: 0)")
+    add("--prompt", metavar="N", help="Tokens of a prompt: floor of the time to the first token")
+    add("--tokens-per-pass", metavar="X", help="Tokens accepted per sequence and pass: speculation, MTP (default: 1)")
+    add("--draft", metavar="MODEL", help="Draft model of speculative decoding, or mtp: the model's own layers")
+    add("--draft-tokens", metavar="K", help="Tokens drafted before each pass (default: 1)")
+    add("--draft-weights", metavar="FMT", help="Format of the draft's weights (default: as its checkpoint says)")
+    add("--tp", metavar="N", default="1", help="Tensor parallel ranks (default: 1)")
+    add("--link", metavar="RATE", help="Between ranks, one direction, such as 450GB/s; in place of the device's")
+    add("--link-latency", metavar="TIME", help="Of one all-reduce, such as 10us (default: 0)")
+    add(
+        "--offload", metavar="FRACTION", default="0", help="Share of the weights outside of the device's memory, 0 to 1"
+    )
+    add("--spill-bandwidth", metavar="RATE", help="Of the path to them, such as 64GB/s; in place of the device's")
+    add("--overlap", action="store_true", help="Spilled and local weights are read at the same time, not in turn")
+    add_specs_option(parser)
+
+
+def scenario_of(arguments: argparse.Namespace) -> Scenario:
+    """The records that the options stand for. Raises RooflineUsageError that names the option."""
+    from pytest_roofline.predict import architecture_of, inventory_in, machine_of, smaller_inventories, smaller_rules
+    from pytest_roofline.units import parse_number
+    from pytest_roofline.workload import Workload
+
+    catalogue = catalogue_of(arguments)
+    machine = machine_of(arguments.device, _given(arguments), catalogue)
+    smaller: Iterable[Inventory]
+    if arguments.params is not None:
+        if arguments.model is not None:
+            raise RooflineUsageError(f"MODEL {arguments.model!r} or --params {arguments.params}, not both")
+        if arguments.draft == "mtp":
+            raise RooflineUsageError("--draft mtp needs a MODEL: --params knows no layers")
+        inventory = _rule(arguments, catalogue)
+        smaller = smaller_rules(inventory, catalogue)
+        draft = _draft(arguments, None, inventory, catalogue)
+    else:
+        for option in ("active", "kv_per_token"):
+            if getattr(arguments, option) is not None:
+                raise RooflineUsageError(f"--{option.replace('_', '-')} goes with --params; MODEL has its own count")
+        if arguments.model is None:
+            raise RooflineUsageError("which MODEL? a spec's name, a file, or --params 70B")
+        architecture = architecture_of(arguments.model, catalogue)
+        inventory = inventory_in(architecture, arguments.weights, arguments.kv, catalogue)
+        smaller = smaller_inventories(architecture, inventory, arguments.kv, catalogue)
+        draft = _draft(arguments, architecture, inventory, catalogue)
+    accepted = _option(arguments, "tokens_per_pass", parse_number)
+    if accepted is None:
+        accepted = 1.0 if draft is None else draft.tokens + 1.0
+    return Scenario(
+        machine=machine,
+        workload=Workload(
+            inventory=inventory,
+            batch=whole(arguments.batch, "--batch", least=1),
+            context=whole(arguments.context, "--context", least=0),
+            prompt=None if arguments.prompt is None else whole(arguments.prompt, "--prompt", least=1),
+            tokens_per_pass=accepted,
+            draft=draft,
+            offload=_fraction(arguments.offload, "--offload"),
+            is_overlapped=arguments.overlap,
+        ),
+        smaller=smaller,
+    )
+
+
+def _given(arguments: argparse.Namespace) -> Given:
+    from pytest_roofline.predict import Given
+    from pytest_roofline.units import parse_bytes, parse_bytes_per_s, parse_flops_per_s, parse_seconds
+
+    return Given(
+        bandwidth_bytes_per_s=_option(arguments, "bandwidth", parse_bytes_per_s),
+        peak_flops_per_s=_option(arguments, "peak", parse_flops_per_s),
+        memory_bytes=_option(arguments, "memory", parse_bytes),
+        link_bytes_per_s=_option(arguments, "link", parse_bytes_per_s),
+        link_latency_s=_option(arguments, "link_latency", parse_seconds) or 0.0,
+        spill_bytes_per_s=_option(arguments, "spill_bandwidth", parse_bytes_per_s),
+        ranks=whole(arguments.tp, "--tp", least=1),
+    )
+
+
+def _rule(arguments: argparse.Namespace, catalogue: Catalogue) -> Inventory:
+    from pytest_roofline.predict import rule_in
+    from pytest_roofline.units import parse_bytes, parse_count
+
+    return rule_in(
+        _option(arguments, "params", parse_count) or 0.0,
+        active_parameters=_option(arguments, "active", parse_count),
+        kv_bytes_per_token=_option(arguments, "kv_per_token", parse_bytes) or 0.0,
+        weights=arguments.weights,
+        kv=arguments.kv,
+        catalogue=catalogue,
+    )
+
+
+def _draft(
+    arguments: argparse.Namespace, architecture: Architecture | None, inventory: Inventory, catalogue: Catalogue
+) -> Draft | None:
+    from pytest_roofline.predict import OWN_DRAFT, architecture_of, inventory_in, own_draft_in
+    from pytest_roofline.workload import Draft
+
+    if arguments.draft is None:
+        for option in ("draft_tokens", "draft_weights"):
+            if getattr(arguments, option) is not None:
+                raise RooflineUsageError(f"--{option.replace('_', '-')} goes with --draft MODEL")
+        return None
+    tokens = whole(arguments.draft_tokens or "1", "--draft-tokens", least=1)
+    if arguments.draft == OWN_DRAFT and architecture is not None:
+        return Draft(
+            inventory=own_draft_in(architecture, inventory, arguments.weights, catalogue), tokens=tokens, is_own=True
+        )
+    drafting = architecture_of(arguments.draft, catalogue)
+    return Draft(inventory=inventory_in(drafting, arguments.draft_weights, arguments.kv, catalogue), tokens=tokens)
+
+
+def _option(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Value]) -> _Value | None:
+    """The value of an option; None when it was not given. What is wrong with it names the option."""
+    text = getattr(arguments, name)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except RooflineUsageError as error:
+        raise RooflineUsageError(f"--{name.replace('_', '-')}: {error}") from error
+
+
+def whole(text: str, option: str, *, least: int) -> int:
+    """A whole number, at least so large."""
+    digits = text.strip().replace("_", "").replace(",", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15 and int(digits) >= least):
+        raise RooflineUsageError(f"{option}: {text[:64]!r} is no whole number from {least}, such as {max(least, 1)}")
+    return int(digits)
+
+
+def _fraction(text: str, option: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise RooflineUsageError(f"{option}: {text[:64]!r} is no share from 0 to 1, such as 0.25")
+    return value

@@ -1,0 +1,90 @@
+"""``roofline specs``: what is known of devices, models and formats, and whether spec files are sound."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from pytest_roofline.commands.scenario import add_specs_option, catalogue_of, spec_paths
+from pytest_roofline.errors import RooflineUsageError
+
+if TYPE_CHECKING:
+    from pytest_roofline.specs.catalogue import Catalogue
+
+KINDS = ("devices", "models", "formats")
+SCHEMA = 1
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the subcommand and its options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "specs", allow_abbrev=False, help="List, show or validate specs of devices, models and formats"
+    )
+    parser.add_argument("action", choices=("list", "show", "validate"), help="What to do")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="list: devices, models or formats; show: a name; validate: files"
+    )
+    add_specs_option(parser)
+    parser.add_argument("--json", action="store_true", help="Print one JSON object")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> tuple[str, int]:
+    """The list, the entry or the faults; status 1 when there are faults."""
+    if arguments.action == "validate":
+        return _validate(arguments)
+    catalogue = catalogue_of(arguments)
+    return _list(arguments, catalogue) if arguments.action == "list" else _show(arguments, catalogue)
+
+
+def _list(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[str, int]:
+    kinds = tuple(arguments.names) or KINDS
+    for kind in kinds:
+        if kind not in KINDS:
+            raise RooflineUsageError(f"specs list: no kind {kind!r}; known are {', '.join(KINDS)}")
+    rows = {kind: catalogue.rows(kind) for kind in kinds}
+    if arguments.json:
+        return json.dumps({"schema": SCHEMA, **rows}, allow_nan=False), 0
+    from pytest_roofline.report.specs import list_lines
+
+    return "\n".join(list_lines(rows)), 0
+
+
+def _show(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[str, int]:
+    if len(arguments.names) != 1:
+        raise RooflineUsageError("specs show: one NAME is needed, of a device, a model or a format")
+    described = _described(arguments.names[0], catalogue)
+    if arguments.json:
+        return json.dumps({"schema": SCHEMA, **described}, allow_nan=False), 0
+    from pytest_roofline.report.specs import entry_lines
+
+    return "\n".join(entry_lines(described)), 0
+
+
+def _described(name: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The entry of whatever kind that bears the name. A name that is unknown in all kinds: what each has nearest."""
+    problems = []
+    for kind in KINDS:
+        try:
+            return catalogue.describe(kind, name)
+        except RooflineUsageError as error:
+            problems.append(str(error))
+    raise RooflineUsageError("\n".join(problems))
+
+
+def _validate(arguments: argparse.Namespace) -> tuple[str, int]:
+    from pytest_roofline.specs.catalogue import validate
+    from pytest_roofline.specs.formats import read_format
+    from pytest_roofline.specs.models import read_model
+
+    problems, counts = validate(
+        [*arguments.names, *spec_paths(arguments)], {"formats": read_format, "models": read_model}
+    )
+    status = 1 if problems else 0
+    if arguments.json:
+        return json.dumps({"schema": SCHEMA, "problems": problems, **counts}, allow_nan=False), status
+    said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    # A fault may go on to say what to do; a list of many has a line for each.
+    lines = [problem.split("\n", 1)[0] for problem in problems]
+    return "\n".join([*lines, f"{len(problems)} faults; {said}" if problems else f"sound: {said}"]), status

@@ -1,0 +1,82 @@
+"""Traffic of a model that is not running: a config, a GGUF or safetensors file, a folder, a name of the catalogue.
+
+The same arithmetic as ``roofline predict``, so that the two never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from pytest_roofline.architecture import Architecture
+from pytest_roofline.traffic import COUNTED, Traffic
+
+
+def is_on_paper(model: Any) -> bool:
+    """Whether this describes a model instead of being one: a path or name, a mapping, a config object."""
+    return isinstance(model, (Architecture, str, PathLike, Mapping)) or (
+        hasattr(model, "to_dict") and hasattr(model, "model_type")
+    )
+
+
+def paper_traffic(
+    model: Any,
+    *,
+    batch: int | None = None,
+    context: int | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    prompt_tokens: int | None = None,
+    specs_paths: Sequence[str] = (),
+) -> Traffic:
+    """One decode pass of it, with its weights and KV cache in these formats (the checkpoint's own, and 16 bits).
+
+    With `prompt_tokens` the pass is a prefill of so many tokens per sequence: the head once per sequence, attention
+    causal. The least bytes of a mixture are those of one token's experts; the expected ones assume uniform routing. Not
+    counted: rows of looked-up tables, the KV row that the pass writes, activations. RooflineUsageError where the
+    model, a format or a name is not known.
+    """
+    # A test that declares its bytes never needs the library of specs: it is read when it is asked for.
+    from pytest_roofline.predict import architecture_of, inventory_in
+    from pytest_roofline.specs.catalogue import Catalogue
+
+    catalogue = Catalogue(specs_paths)
+    if isinstance(model, (str, PathLike)):
+        architecture = architecture_of(str(model), catalogue)
+    else:
+        from pytest_roofline.readers.checkpoint import read_model
+
+        architecture = read_model(model)
+    inventory = inventory_in(architecture, weights, kv, catalogue)
+    sequences, length = batch or 1, context or 0
+    notes = (f"bytes counted from {architecture.source}, weights {inventory.weights}, KV {inventory.kv}",)
+    if prompt_tokens is not None:
+        return Traffic(
+            bytes_per_pass=inventory.weight_bytes_per_pass(float(sequences * prompt_tokens)),
+            least_bytes_per_pass=inventory.least_weight_bytes_per_pass(),
+            flops_per_pass=sequences * inventory.prefill_flops(prompt_tokens),
+            dtype=inventory.compute_dtype,
+            batch=batch,
+            context=context,
+            source=COUNTED,
+            notes=notes,
+        )
+    cached = inventory.kv_bytes_read(length)
+    read = inventory.weight_bytes_per_pass(float(sequences))
+    kv_bytes = sequences * cached
+    flops = inventory.flops_per_pass(float(sequences), length)
+    return Traffic(
+        bytes_per_pass=read + kv_bytes,
+        least_bytes_per_pass=inventory.least_weight_bytes_per_pass() + kv_bytes,
+        weight_bytes_per_pass=read,
+        kv_bytes_per_pass=kv_bytes,
+        # What the next token adds: windows that are full add nothing.
+        kv_bytes_per_token=inventory.kv_bytes_read(length + 1) - cached,
+        flops_per_pass=flops,
+        dtype=inventory.compute_dtype,
+        batch=batch,
+        context=context,
+        source=COUNTED,
+        notes=notes,
+    )
