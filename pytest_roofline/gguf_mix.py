@@ -24,38 +24,7 @@ from types import MappingProxyType
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.formats import Plan
-
-GGML_BLOCKS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "F32": (1, 4),
-        "F16": (1, 2),
-        "BF16": (1, 2),
-        "Q1_0": (128, 18),
-        "Q4_0": (32, 18),
-        "Q4_1": (32, 20),
-        "Q5_0": (32, 22),
-        "Q5_1": (32, 24),
-        "Q8_0": (32, 34),
-        "Q2_K": (256, 84),
-        "Q3_K": (256, 110),
-        "Q4_K": (256, 144),
-        "Q5_K": (256, 176),
-        "Q6_K": (256, 210),
-        "IQ1_S": (256, 50),
-        "IQ1_M": (256, 56),
-        "IQ2_XXS": (256, 66),
-        "IQ2_XS": (256, 74),
-        "IQ2_S": (256, 82),
-        "IQ3_XXS": (256, 98),
-        "IQ3_S": (256, 110),
-        "IQ4_NL": (32, 18),
-        "IQ4_XS": (256, 136),
-        "TQ1_0": (256, 54),
-        "TQ2_0": (256, 66),
-        "MXFP4": (32, 17),
-    }
-)
-"""Elements and bytes of one block (ggml-common.h), for the types that a mix can hold."""
+from pytest_roofline.ggml import BLOCKS
 
 # File type, and the type of what no rule lifts.
 _BASES: Mapping[str, str] = MappingProxyType(
@@ -165,7 +134,7 @@ class Mix:
         elements_of_one = weight.elements // max(1, len(weight.layers))
         total = 0
         for name, count in Counter(self.types(weight)).items():
-            elements, size = GGML_BLOCKS[name]
+            elements, size = BLOCKS[name]
             total += count * (elements_of_one // elements) * size
         return float(total)
 
@@ -181,7 +150,7 @@ class Mix:
     def _fitting(self, name: str, weight: Weight) -> str:
         """`name`, or what stands in for it when its blocks do not divide the rows."""
         for candidate in (name, _FALLBACKS.get(name)):
-            if candidate is not None and weight.shape[-1] % GGML_BLOCKS[candidate][0] == 0:
+            if candidate is not None and weight.shape[-1] % BLOCKS[candidate][0] == 0:
                 return candidate
         return "F16"
 
@@ -212,7 +181,7 @@ class Mix:
         return self.base
 
     def _output(self, weight: Weight) -> str:
-        if self.file_type == "MXFP4_MOE" or self.base == "Q8_0" or weight.shape[-1] % GGML_BLOCKS[self.base][0]:
+        if self.file_type == "MXFP4_MOE" or self.base == "Q8_0" or weight.shape[-1] % BLOCKS[self.base][0]:
             return "Q8_0"
         return "Q5_K" if self.file_type in (*_UNDER_THREE_BITS, "IQ3_XXS") else "Q6_K"
 

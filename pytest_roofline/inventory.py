@@ -89,6 +89,14 @@ class Inventory:
         elements = sum(cache.layers * cache.elements_per_token for cache in self.caches if cache.fixed_tokens is None)
         return elements * self.kv_bytes_per_element
 
+    def with_kv(self, bytes_per_token: float, source: str) -> Inventory:
+        """The same with a KV cache of so many bytes per token and sequence, in place of whatever was known of it."""
+        cache = CacheLayers(name="attention", layers=1, elements_per_token=1)
+        note = f"KV cache of {bytes_per_token:,.0f} bytes per token ({source}); the FLOPs of attention are not counted"
+        return replace(
+            self, caches=(cache,), kv="as given", kv_bytes_per_element=bytes_per_token, notes=(*self.notes, note)
+        )
+
     def shared(self) -> Inventory:
         """The same with only those caches that tensor parallel ranks cannot divide: latents that all heads share."""
         return replace(self, caches=tuple(cache for cache in self.caches if cache.name.startswith("MLA")))

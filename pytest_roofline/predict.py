@@ -111,38 +111,39 @@ def _figure(
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
-def architecture_of(model: str, catalogue: Catalogue) -> Architecture:
+def architecture_of(model: str, catalogue: Catalogue, *, has_caches: bool = True) -> Architecture:
     """A model by a name of the catalogue, by file or folder, or by ``org/name`` (``org/name:file.gguf``) on the hub.
 
     A name of the catalogue goes before a folder of the same name (``./name`` is the folder), and a file before the
-    hub. Raises RooflineUsageError with the nearest names for what is none of them.
+    hub. Without `has_caches` a file need not tell what its layers keep per token: somebody else does. Raises
+    RooflineUsageError with the nearest names for what is none of them.
     """
     # Of os.path, because it takes a name that no file can have for one that is not there.
     path = os.path.expanduser(model)
     on_hub = _HUB_NAME.fullmatch(model)
     if on_hub is not None and on_hub["file"] and not os.path.exists(path):
-        return _architecture_on_hub(model)
+        return _architecture_on_hub(model, has_caches)
     if model.endswith(_FILE_SUFFIXES) or model.startswith((".", "/", "~")):
-        return _architecture_of_path(path)
+        return _architecture_of_path(path, has_caches)
     from pytest_roofline.specs.models import model_named
 
     try:
         return model_named(model, catalogue)
     except RooflineUsageError:
         if os.path.exists(path):
-            return _architecture_of_path(path)
+            return _architecture_of_path(path, has_caches)
         if on_hub is None:
             raise
-    return _architecture_on_hub(model)
+    return _architecture_on_hub(model, has_caches)
 
 
-def _architecture_on_hub(model: str) -> Architecture:
+def _architecture_on_hub(model: str, has_caches: bool) -> Architecture:
     from pytest_roofline.readers.hub import read_hub
 
-    return read_hub(model)
+    return read_hub(model, caches=None if has_caches else ())
 
 
-def _architecture_of_path(path: str) -> Architecture:
+def _architecture_of_path(path: str, has_caches: bool) -> Architecture:
     if not os.path.exists(path):
         raise RooflineUsageError(
             f"{path[:256]}: no such file or folder; a config.json, a folder with one, a .gguf or .safetensors file is "
@@ -150,7 +151,7 @@ def _architecture_of_path(path: str) -> Architecture:
         )
     from pytest_roofline.readers.checkpoint import read_model
 
-    return read_model(path)
+    return read_model(path, caches=None if has_caches else ())
 
 
 # -- formats --------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--params", metavar="N", help="Instead of MODEL: so many parameters, such as 70B (the rule of thumb)")
     add("--active", metavar="N", help="With --params: those that serve one token of a mixture, such as 40B")
-    add("--kv-per-token", metavar="BYTES", help="With --params: KV cache per token and sequence, such as 320KiB")
+    add("--kv-per-token", metavar="BYTES", help="KV cache per token and sequence, such as 320KiB; in place of MODEL's")
     add("--device", metavar="NAME", help="Name of a device spec: h100-sxm, 'RTX 4090', ...")
     add("--bandwidth", metavar="RATE", help="Memory bandwidth, such as 3.35TB/s; in place of the device's")
     add("--peak", metavar="RATE", help="Dense compute peak, such as 989TFLOP/s; in place of the device's")
@@ -91,7 +91,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
     """The records that the options stand for. Raises RooflineUsageError that names the option."""
     from pytest_roofline.predict import architecture_of, inventory_in, machine_of, smaller_inventories, smaller_rules
-    from pytest_roofline.units import parse_number
+    from pytest_roofline.units import parse_bytes, parse_number
     from pytest_roofline.workload import Workload
 
     catalogue = catalogue_of(arguments)
@@ -106,13 +106,17 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
         smaller = smaller_rules(inventory, catalogue)
         draft = _draft(arguments, None, inventory, catalogue)
     else:
-        for option in ("active", "kv_per_token"):
-            if getattr(arguments, option) is not None:
-                raise RooflineUsageError(f"--{option.replace('_', '-')} goes with --params; MODEL has its own count")
+        if arguments.active is not None:
+            raise RooflineUsageError("--active goes with --params; MODEL has its own count")
         if arguments.model is None:
             raise RooflineUsageError("which MODEL? a spec's name, a file, or --params 70B")
-        architecture = architecture_of(arguments.model, catalogue)
+        declared = _option(arguments, "kv_per_token", parse_bytes)
+        if declared is not None and arguments.kv is not None:
+            raise RooflineUsageError("--kv-per-token states the bytes that --kv would decide: give one of them")
+        architecture = architecture_of(arguments.model, catalogue, has_caches=declared is None)
         inventory = inventory_in(architecture, arguments.weights, arguments.kv, catalogue)
+        if declared is not None:
+            inventory = inventory.with_kv(declared, "given: --kv-per-token")
         smaller = smaller_inventories(architecture, inventory, arguments.kv, catalogue)
         draft = _draft(arguments, architecture, inventory, catalogue)
     accepted = _option(arguments, "tokens_per_pass", parse_number)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Use, Weight
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.ggml import TYPES
 from pytest_roofline.readers.fields import Fields
 from pytest_roofline.readers.file_window import DiskWindow
-from pytest_roofline.readers.ggml_types import ggml_type
 from pytest_roofline.readers.gguf_caches import KNOWN, Metadata, read_caches
 from pytest_roofline.readers.gguf_header import GgufHeader, read_gguf_header
 from pytest_roofline.readers.shards import all_there, shard_names
@@ -110,7 +110,7 @@ def _stored_tensors(header: GgufHeader) -> list[_Stored]:
     stored = []
     spans = []
     for entry in header.tensors:
-        kind = ggml_type(entry.type)
+        kind = TYPES.get(entry.type)
         if kind is None:
             raise header.fail(entry.name, f"GGML type {entry.type} is not known here")
         if entry.shape[-1] % kind.elements:
@@ -122,7 +122,9 @@ def _stored_tensors(header: GgufHeader) -> list[_Stored]:
             raise header.fail(entry.name, f"offset {entry.offset:,} is no multiple of the alignment {header.alignment}")
         spans.append((entry.offset, entry.offset + size_bytes, entry.name))
         apart = take_apart(entry.name)
-        stored.append(_Stored(name=entry.name, apart=apart, shape=entry.shape, format=kind.name, size_bytes=size_bytes))
+        stored.append(
+            _Stored(name=entry.name, apart=apart, shape=entry.shape, format=kind.format, size_bytes=size_bytes)
+        )
     spans.sort()
     for (_, end, name), (start, _, following) in itertools.pairwise(spans):
         if end > start:

@@ -15,6 +15,7 @@ from pytest_roofline.readers.config import read_config
 from pytest_roofline.readers.gguf_file import gguf_architecture
 from pytest_roofline.readers.gguf_header import read_gguf_header
 from pytest_roofline.readers.hub_files import HubFiles, HubWindow, NotOnHub
+from pytest_roofline.readers.json_file import parse_json_object
 from pytest_roofline.readers.safetensors_file import (
     INDEX,
     LARGEST_INDEX_BYTES,
@@ -22,7 +23,7 @@ from pytest_roofline.readers.safetensors_file import (
     names_by_index,
     safetensors_architecture,
 )
-from pytest_roofline.readers.safetensors_header import SafetensorsHeader, parse_json, read_safetensors_header
+from pytest_roofline.readers.safetensors_header import SafetensorsHeader, read_safetensors_header
 from pytest_roofline.readers.shards import shard_names
 
 LARGEST_CONFIG_BYTES = 2**24
@@ -86,7 +87,7 @@ def _read_described(files: HubFiles) -> Architecture | None:
         return None
     url = files.url("config.json")
     # The reader of configs names them by this key in its errors.
-    described = read_config({**parse_json(data, url), "_name_or_path": url}, name=files.repository)
+    described = read_config({**parse_json_object(data, url), "_name_or_path": url}, name=files.repository)
     return dataclasses.replace(described, source=url)
 
 

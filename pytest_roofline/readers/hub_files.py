@@ -96,11 +96,11 @@ class HubFiles:
 
     def names(self) -> list[str]:
         """The files of the repository, as the hub's API lists them; ``gguf`` and others alike."""
-        from pytest_roofline.readers.safetensors_header import parse_json
+        from pytest_roofline.readers.json_file import parse_json_object
 
         url = f"{self.endpoint}/api/models/{self.repository}"
         url += f"/revision/{self.revision}" if self.revision is not None else ""
-        listed = parse_json(self._get(url, {}, 0, 2**25).data, url).get("siblings")
+        listed = parse_json_object(self._get(url, {}, 0, 2**25).data, url).get("siblings")
         found = (
             [entry.get("rfilename") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
         )

@@ -1,17 +1,18 @@
-"""One JSON file of somebody else's, read without trust: bounded size and depth, no key twice, no NaN."""
+"""JSON of somebody else's, read without trust: bounded size, depth and number of parts, no key twice, no NaN."""
 
 from __future__ import annotations
 
 import json
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_roofline.errors import RooflineUsageError
 
 LARGEST_BYTES = 16 * 1024 * 1024
 """No config is larger; the largest known have some hundred kilobytes."""
-
+MOST_MARKS = 2**21
+"""Commas, braces and brackets of one JSON text, which bound what it takes in memory: some 250,000 tensors."""
 LONGEST_DIGITS = 30
 """Whole numbers with more digits become floats: no size has them, and very long ones take quadratic time."""
 
@@ -30,34 +31,53 @@ def read_json_object(file: Path, *, largest_bytes: int = LARGEST_BYTES) -> dict[
             raise RooflineUsageError(
                 f"{file}: {status.st_size:,} bytes: a config of over {largest_bytes:,} is not read"
             )
-        text = file.read_bytes()[: largest_bytes + 1].decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RooflineUsageError(f"{file}: is not UTF-8 text (byte {error.start:,})") from error
+        data = file.read_bytes()[: largest_bytes + 1]
     except RooflineUsageError:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links in Python before 3.13; a null byte
         raise RooflineUsageError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return parse_json_object(data, str(file))
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise RooflineUsageError(f"{file}: {key:.60}: given twice")
-            found[key] = value
-        return found
 
-    def refuse(word: str) -> float:
+def parse_json_object(data: bytes, file: str) -> dict[str, Any]:
+    """The object in these bytes; `file` is what errors call it."""
+    marks = sum(data.count(mark) for mark in (b",", b"{", b"["))
+    if marks > MOST_MARKS:
+        raise RooflineUsageError(f"{file}: JSON of {marks:,} parts; more than {MOST_MARKS:,} are not believed")
+
+    def refuse(word: str) -> NoReturn:
         raise RooflineUsageError(f"{file}: holds {word}, which is no number")
 
-    def whole(digits: str) -> int | float:
-        return int(digits) if len(digits) <= LONGEST_DIGITS else float(digits)
-
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse, parse_int=whole)
-    except RecursionError as error:
-        raise RooflineUsageError(f"{file}: is nested too deep") from error
+        value = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=lambda pairs: _once(pairs, file),
+            parse_constant=refuse,
+            parse_int=_whole,
+        )
+    except RooflineUsageError:
+        raise
+    except UnicodeDecodeError as error:
+        raise RooflineUsageError(f"{file}: is not UTF-8 text (byte {error.start:,})") from None
+    except RecursionError:
+        raise RooflineUsageError(f"{file}: is nested too deep") from None
     except json.JSONDecodeError as error:
-        raise RooflineUsageError(f"{file}: is not valid JSON: line {error.lineno}: {error.msg}") from error
+        raise RooflineUsageError(f"{file}: is not valid JSON: line {error.lineno}: {error.msg}") from None
     if not isinstance(value, dict):
         raise RooflineUsageError(f"{file}: holds a {type(value).__name__}: a JSON object is needed")
     return value
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= LONGEST_DIGITS else float(digits)
+
+
+def _once(pairs: list[tuple[str, Any]], file: str) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise RooflineUsageError(f"{file}: {name:.60}: given twice")
+            seen.add(name)
+    return made

@@ -17,10 +17,10 @@ from pytest_roofline.architecture import Architecture, CacheLayers, Use, Weight
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.config import read_config
 from pytest_roofline.readers.file_window import DiskWindow
+from pytest_roofline.readers.json_file import parse_json_object
 from pytest_roofline.readers.safetensors_header import (
     SafetensorsEntry,
     SafetensorsHeader,
-    parse_json,
     read_safetensors_header,
 )
 from pytest_roofline.readers.shards import MOST_SHARDS, all_there, shard_names
@@ -64,7 +64,7 @@ def safetensors_files(path: Path) -> list[Path]:
 
 def names_by_index(data: bytes, file: str) -> list[str]:
     """The files that an index names, each once, in order. A name that leads out of the folder is an error."""
-    places = parse_json(data, file).get("weight_map")
+    places = parse_json_object(data, file).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise RooflineUsageError(f"{file}: weight_map: a mapping of tensors to files is needed")
     names = set()

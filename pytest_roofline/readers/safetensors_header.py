@@ -7,18 +7,16 @@ say which tensor a truncated file misses.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.file_window import FileWindow
+from pytest_roofline.readers.json_file import parse_json_object
 
 LARGEST_HEADER_BYTES = 100_000_000
 """The format's own limit."""
-MOST_MARKS = 2**21
-"""Commas, braces and brackets of one JSON text, which bound what it takes in memory: some 250,000 tensors."""
 MOST_DIMENSIONS = 32
 
 _BITS = {
@@ -72,45 +70,11 @@ def read_safetensors_header(window: FileWindow) -> SafetensorsHeader:
             f"{file}: header length: reaches to byte {8 + length:,}, the file has {window.size_bytes:,}: truncated"
         )
     entries = []
-    for name, value in parse_json(window.read(8, length), file).items():
+    for name, value in parse_json_object(window.read(8, length), file).items():
         if name != "__metadata__":
             entries.append(_read_entry(file, name, value))
     _check_places(file, entries, window.size_bytes - 8 - length)
     return SafetensorsHeader(file=file, tensors=tuple(entry for entry, _, _ in entries))
-
-
-def parse_json(data: bytes, file: str) -> dict[str, Any]:
-    """A JSON object that may come from anybody: bounded in depth and number of parts, every name once."""
-    marks = sum(data.count(mark) for mark in (b",", b"{", b"["))
-    if marks > MOST_MARKS:
-        raise RooflineUsageError(f"{file}: JSON of {marks:,} parts; more than {MOST_MARKS:,} are not believed")
-    try:
-        value = json.loads(data.decode(), object_pairs_hook=lambda pairs: _once(pairs, file), parse_int=_whole)
-    except RooflineUsageError:
-        raise
-    except RecursionError:
-        raise RooflineUsageError(f"{file}: JSON nested too deeply") from None
-    except ValueError as error:  # bytes that are no text, a number of too many digits, broken JSON
-        raise RooflineUsageError(f"{file}: no JSON: {error!s:.200}") from None
-    if not isinstance(value, dict):
-        raise RooflineUsageError(f"{file}: JSON of a {type(value).__name__}, where an object is needed")
-    return value
-
-
-def _whole(digits: str) -> int | float:
-    """No size has so many digits, and very long ones would take quadratic time."""
-    return int(digits) if len(digits) <= 30 else float(digits)
-
-
-def _once(pairs: list[tuple[str, Any]], file: str) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise RooflineUsageError(f"{file}: {name:.200}: given twice")
-            seen.add(name)
-    return made
 
 
 def _read_entry(file: str, name: str, value: Any) -> tuple[SafetensorsEntry, int, int]:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.formats import Format, Overhead
-from pytest_roofline.gguf_mix import GGML_BLOCKS, file_types, read_mix
+from pytest_roofline.ggml import BLOCKS
+from pytest_roofline.gguf_mix import file_types, read_mix
 from pytest_roofline.specs.formats import load_formats
 
 few = settings(deadline=None, derandomize=True, max_examples=60, database=None)
@@ -81,8 +82,8 @@ def test_splits_never_take_less(any_format: Format, rows: int, columns: int, mor
 def test_whole_blocks_of_every_ggml_type_are_exact(data: st.DataObject, rows: int, blocks: int) -> None:
     """Rows of whole blocks take so many blocks, to the byte."""
     library = {found.id.removeprefix("ggml-"): found for found in LIBRARY}
-    name = data.draw(st.sampled_from(sorted(GGML_BLOCKS)))
-    elements, size = GGML_BLOCKS[name]
+    name = data.draw(st.sampled_from(sorted(BLOCKS)))
+    elements, size = BLOCKS[name]
     assert library[name.lower()].tensor_bytes((rows, blocks * elements)) == rows * blocks * size
 
 
@@ -96,7 +97,7 @@ def test_a_mix_counts_whole_blocks_for_any_shape(data: st.DataObject, rows: int,
     mix = read_mix(data.draw(st.sampled_from(file_types())), made)
     expected = 0
     for kind in mix.types(weight):
-        elements, size = GGML_BLOCKS[kind]
+        elements, size = BLOCKS[kind]
         assert columns % elements == 0
         expected += rows * (columns // elements) * size
     assert mix.weight_bytes(weight) == expected <= 4 * weight.elements

@@ -9,7 +9,6 @@ import pytest
 from pytest_roofline.architecture import Weight
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.formats import Format
-from pytest_roofline.gguf_mix import GGML_BLOCKS
 from pytest_roofline.specs.catalogue import Catalogue, validate
 from pytest_roofline.specs.formats import format_named, load_formats, read_format
 from pytest_roofline.specs.names import spelling
@@ -163,13 +162,6 @@ def test_every_ggml_type_has_the_size_that_gguf_says(formats: dict[str, Format])
         assert found.tensor_bytes((5, 3 * elements)) == 5 * 3 * size, kind.name
         assert found.bits_per_element == 8 * size / elements, kind.name
         assert found.vector_bytes == 4.0
-
-
-def test_the_types_of_a_mix_are_those_of_the_library(formats: dict[str, Format]) -> None:
-    """One number per fact: a block of a mix is the block of the format of that name."""
-    names = {spelling(word): found for found in formats.values() for word in (found.id, *found.aliases)}
-    for name, (elements, size) in GGML_BLOCKS.items():
-        assert names[spelling(f"ggml-{name}")].tensor_bytes((1, elements)) == size
 
 
 # Bits per element as the formats' own documents add them up.

@@ -10,7 +10,7 @@ from llama_like import MODELS, Dims, architecture
 
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.gguf_mix import GGML_BLOCKS, file_types, is_file_type, mix_plan, read_mix
+from pytest_roofline.gguf_mix import file_types, is_file_type, mix_plan, read_mix
 
 # Bytes of all tensors, and of the input embedding among them (0: it is the head too), as llama-quantize lays them out
 # without an importance matrix. A published file is this plus its header (some megabytes, the vocabulary): 4.92 GB for
@@ -279,10 +279,3 @@ def test_an_unknown_file_type_names_the_nearest(name: str, nearest: str) -> None
     made = architecture(MODELS["TinyLlama-1.1B"])
     with pytest.raises(RooflineUsageError, match=f"{name!r} is not a file type of llama.cpp; .*{nearest}"):
         mix_plan(name, made)
-
-
-def test_blocks_are_those_of_the_gguf_package() -> None:
-    """Elements and bytes of every type that a mix can hold, against the format's own table."""
-    constants = pytest.importorskip("gguf.constants")
-    sizes = {kind.name: size for kind, size in constants.GGML_QUANT_SIZES.items()}
-    assert {name: sizes[name] for name in GGML_BLOCKS} == dict(GGML_BLOCKS)

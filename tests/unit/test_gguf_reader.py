@@ -10,7 +10,7 @@ from model_files import BF16, F16, F32, Q4_0, Q4_K, Q6_K, Q8_0, GgufWriter, llam
 
 from pytest_roofline.architecture import Architecture, CacheLayers
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.readers.ggml_types import ggml_type
+from pytest_roofline.ggml import TYPES
 from pytest_roofline.readers.gguf_file import read_gguf
 from pytest_roofline.specs.formats import format_named
 
@@ -85,22 +85,19 @@ def test_another_alignment_moves_the_data(tmp_path: Path) -> None:
 
 def test_sizes_of_all_types_are_those_of_the_library(tmp_path: Path) -> None:
     """The types by number take what the library of formats says that they take."""
-    found = [kind for number in range(60) if (kind := ggml_type(number)) is not None]
-    assert len(found) == 34
-    for kind in found:
-        name = kind.name if kind.name.startswith("ggml-") else f"ggml-{kind.name}"
-        assert format_named(name).tensor_bytes((3, kind.elements)) == 3 * kind.size_bytes, kind.name
-        assert format_named(kind.name).tensor_bytes((3, kind.elements)) == 3 * kind.size_bytes, kind.name
+    assert len(TYPES) == 34
+    for kind in TYPES.values():
+        for name in (kind.format, f"ggml-{kind.name}"):
+            assert format_named(name).tensor_bytes((3, kind.elements)) == 3 * kind.size_bytes, name
 
 
 def test_sizes_of_all_types_are_those_of_the_gguf_package() -> None:
     """The types by number are those of the ``gguf`` package, where it is installed."""
     constants = pytest.importorskip("gguf.constants")
     for number, (elements, size_bytes) in constants.GGML_QUANT_SIZES.items():
-        kind = ggml_type(int(number))
-        assert kind is not None
+        kind = TYPES[int(number)]
         assert (kind.elements, kind.size_bytes) == (elements, size_bytes)
-        assert kind.name.removeprefix("ggml-").upper() == number.name
+        assert kind.name == number.name
 
 
 def mixture(**changed: Any) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def entry(name: str, dimensions: tuple[int, ...], kind: int = F16, offset: int =
         (entry("w", (2**64 - 1,)), "w: shape (18446744073709551615,): sizes from 1, and at most 2**63"),
         (entry("w", (4,), kind=4), "w: GGML type 4 is not known here"),
         (entry("w", (4,), kind=2**32 - 1), "w: GGML type 4294967295 is not known here"),
-        (entry("w", (100, 2), kind=Q4_K), "w: rows of 100 are no whole blocks of 256 (q4_k)"),
+        (entry("w", (100, 2), kind=Q4_K), "w: rows of 100 are no whole blocks of 256 (Q4_K)"),
         (entry("w", (4,), offset=3), "w: offset 3 is no multiple of the alignment 32"),
         (entry("w", (4,), offset=2**63), "w: ends at byte 9,223,372,036,854,775,880, the file has "),
         (entry("w", (2**40,)), "w: ends at byte "),

@@ -289,7 +289,8 @@ def test_a_name_with_an_organization_is_asked_of_the_hub(monkeypatch: pytest.Mon
 
     asked: list[str] = []
 
-    def read_hub(name: str) -> Any:
+    def read_hub(name: str, caches: Any) -> Any:
+        assert caches is None
         asked.append(name)
         return read_config(CONFIG, name=name)
 
@@ -347,8 +348,8 @@ def test_a_unified_memory_is_shared(predicted: Any) -> None:
             "--active goes with --params; MODEL has its own count",
         ),
         (
-            ("llama-3.1-8b", "--bandwidth", "1TB/s", "--kv-per-token", "1KB"),
-            "--kv-per-token goes with --params; MODEL has its own count",
+            ("llama-3.1-8b", "--bandwidth", "1TB/s", "--active", "1B"),
+            "--active goes with --params; MODEL has its own count",
         ),
         ((*RULE, "--draft-tokens", "4"), "--draft-tokens goes with --draft MODEL"),
         ((*RULE, "--draft", "mtp"), "--draft mtp needs a MODEL: --params knows no layers"),
@@ -413,3 +414,23 @@ def test_unknown_names_come_with_the_nearest(arguments: tuple[str, ...], words: 
     """Of models, devices, formats and options."""
     message = refused(*arguments)
     assert all(word in message for word in words), message
+
+
+def test_a_kv_cache_that_is_given_replaces_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--kv-per-token` beside MODEL is taken as it stands, and said so."""
+    assert (
+        main(
+            ["predict", "llama-3.1-8b", "--device", "h100-sxm", "--context", "1000", "--kv-per-token", "1MB", "--json"]
+        )
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["kv_bytes_per_pass"] == 1e9
+    assert found["kv_bytes_per_token"] == 1e6
+    assert any("1,000,000 bytes per token (given: --kv-per-token)" in note for note in found["notes"])
+
+
+def test_a_given_kv_cache_and_a_kv_format_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the two says how large it is."""
+    assert main(["predict", "llama-3.1-8b", "--device", "h100-sxm", "--kv-per-token", "1MB", "--kv", "fp8"]) == 2
+    assert "give one of them" in capsys.readouterr().err

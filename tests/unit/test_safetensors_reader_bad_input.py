@@ -63,12 +63,12 @@ def test_entries_that_cannot_be_are_named(tmp_path: Path, header: dict[str, Any]
     ("text", "message"),
     [
         (b'{"w": 1, "w": 2}', "w: given twice"),
-        (b"[]", "JSON of a list, where an object is needed"),
-        (b"nothing", "no JSON: "),
-        (b"\xff\xfe{}", "no JSON: "),
-        (b'{"w": ' + b"9" * 5000 + b"}", "no JSON: |dtype, shape"),
-        (b"[" * 100_000 + b"]" * 100_000, "JSON nested too deeply"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "JSON nested too deeply"),
+        (b"[]", "holds a list: a JSON object is needed"),
+        (b"nothing", "is not valid JSON: line 1"),
+        (b"\xff\xfe{}", "is not UTF-8 text"),
+        (b'{"w": ' + b"9" * 5000 + b"}", "dtype, shape"),
+        (b"[" * 100_000 + b"]" * 100_000, "is nested too deep"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "is nested too deep"),
         (
             b"{" + b",".join(b'"%x":1' % number for number in range(5)) + b"," * 2**21 + b"}",
             "more than 2,097,152 are not",
