@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-BUSY = re.compile(r"^INCONCLUSIVE .*\[(device-shared|drifted|ceiling-unsure)\]$", re.MULTILINE)
+BUSY = re.compile(r"^INCONCLUSIVE .*\[(device-shared|drifted|ceiling-unsure|too-few-samples)\]$", re.MULTILINE)
 """A machine that is too busy to tell: said by the tool, instead of a verdict that somebody else's load decides."""
 CASES = {
     "slow_path.py": ("FAILED", r"BelowCeiling: \d+.* of the probed read ceiling .* the test asks for 20 %"),

@@ -17,7 +17,8 @@ from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.loop import Loop, check_output
 from pytest_roofline.paper import is_on_paper, paper_traffic
 from pytest_roofline.protocol import Backend, Trace, TraceRequest
-from pytest_roofline.traffic import Traffic, declared_traffic
+from pytest_roofline.residency import Surveyor
+from pytest_roofline.traffic import Traffic, declared_traffic, is_blind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Amounts:
     context: int
     outputs: Any
     ids_per_pass: int | None
+    surveyor: Surveyor | None = None
     notes: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
 
@@ -141,6 +143,7 @@ def find_amounts(
         context=chosen,
         outputs=outputs,
         ids_per_pass=ids,
+        surveyor=trace.surveyor if trace is not None else None,
         notes=(*notes, *traffic.notes),
         not_checked=_not_checked(traced),
     )
@@ -185,6 +188,7 @@ def _unsaid(
 def _completed(said: Traffic, traced: Traffic, *, is_plain: bool) -> Traffic:
     """The caller's bytes, with what only the trace knows; a plain number is split into reads and writes as traced."""
     written = said.written_bytes_per_pass
+    is_seeing = traced.is_closed and not is_blind(traced, said)
     if is_plain and not written:
         written = traced.written_share * said.bytes_per_pass
     return replace(
@@ -194,7 +198,7 @@ def _completed(said: Traffic, traced: Traffic, *, is_plain: bool) -> Traffic:
         flops_per_pass=said.flops_per_pass or traced.flops_per_pass,
         least_flops_per_pass=said.least_flops_per_pass
         or (None if said.flops_per_pass else traced.least_flops_per_pass),
-        working_set_bytes=traced.footprint_bytes if traced.is_closed else said.working_set_bytes,
+        working_set_bytes=traced.footprint_bytes if is_seeing else said.working_set_bytes,
         extra_bytes_per_pass=traced.extra_bytes_per_pass,
         extra=traced.extra,
         dtype=said.dtype or traced.dtype,

@@ -140,6 +140,21 @@ class Traffic:
         }
 
 
+BLIND_RATIO = 20
+"""A trace that saw under a twentieth of what was declared was most likely blind: another thread or library."""
+
+
+def is_blind(traced: Traffic, declared: Traffic) -> bool:
+    """Whether a trace saw next to nothing of what was declared: then it neither confirms nor contradicts it."""
+    return declared.bytes_per_pass > BLIND_RATIO * moved_bytes(traced)
+
+
+def moved_bytes(traced: Traffic) -> float:
+    """Everything that a traced pass moved, compulsory or not."""
+    seen = max(traced.bytes_per_pass, traced.least_bytes_per_pass)
+    return seen + traced.extra_bytes_per_pass + traced.repeated_bytes_per_pass
+
+
 def declared_traffic(
     bytes_read: float,
     bytes_written: float = 0.0,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pytest_roofline.checks import CHECKS, Check
+from pytest_roofline.checks.bounds import fraction_bounds
 from pytest_roofline.checks.ceiling import closed_pass_s
 from pytest_roofline.checks.evidence import Evidence, Finding
-from pytest_roofline.checks.steadiness import fraction_bounds
 from pytest_roofline.errors import (
     AboveBand,
     BelowCeiling,
@@ -26,7 +26,6 @@ from pytest_roofline.samples import median
 from pytest_roofline.units import format_bytes, format_fraction, format_rate
 
 Outcome = Literal["passed", "failed", "inconclusive", "bogus"]
-OUTCOMES: tuple[Outcome, ...] = ("bogus", "inconclusive", "failed", "passed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

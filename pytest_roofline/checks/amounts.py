@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pytest_roofline.checks.evidence import Evidence, Finding
-from pytest_roofline.traffic import Traffic
+from pytest_roofline.traffic import Traffic, is_blind, moved_bytes
 from pytest_roofline.units import format_bytes, format_ratio
 
 BYTES_TOLERANCE = 0.10
-BLIND_RATIO = 20
-"""A trace that saw under a twentieth of what was declared was most likely blind: another thread or library."""
 TOKENS_TOLERANCE = 0.02
 MISSING_BYTES_SHARE = 0.02
 
@@ -21,7 +19,7 @@ def bytes_disagree(evidence: Evidence) -> Finding | None:
     claimed, seen = declared.bytes_per_pass, max(traced.bytes_per_pass, traced.least_bytes_per_pass)
     if claimed <= 0:
         return None
-    moved = seen + traced.extra_bytes_per_pass + traced.repeated_bytes_per_pass
+    moved = moved_bytes(traced)
     figures = {
         "declared_bytes_per_pass": claimed,
         "traced_bytes_per_pass": seen,
@@ -30,7 +28,7 @@ def bytes_disagree(evidence: Evidence) -> Finding | None:
         "traced_written_bytes_per_pass": traced.written_bytes_per_pass,
         "traced_extra_bytes_per_pass": traced.extra_bytes_per_pass,
     }
-    if claimed > BLIND_RATIO * moved:
+    if is_blind(traced, declared):
         return Finding(
             check="bytes-disagree",
             severity="note",

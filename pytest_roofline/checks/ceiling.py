@@ -6,9 +6,10 @@ Of a pass at most the cache knee can have come from cache; the rest came from me
 
 from __future__ import annotations
 
-from pytest_roofline.checks.evidence import Evidence, Finding, Limit
+from pytest_roofline.checks.bounds import fraction_bounds
+from pytest_roofline.checks.evidence import MEASURED_SLACK, Evidence, Finding, Limit
 from pytest_roofline.samples import median
-from pytest_roofline.traffic import TRACED
+from pytest_roofline.traffic import TRACED, is_blind, moved_bytes
 from pytest_roofline.units import (
     format_bytes,
     format_bytes_per_s,
@@ -41,6 +42,8 @@ def closed_pass_s(evidence: Evidence) -> float | None:
 def memory_bytes(evidence: Evidence) -> float | None:
     """The least bytes of a pass that cannot have come from cache."""
     traced = evidence.traced if evidence.traced is not None and evidence.traced.is_closed else None
+    if traced is not None and evidence.declared is not None and is_blind(traced, evidence.declared):
+        traced = None  # what it did not see may have moved: then the declaration has to be possible by itself
     candidates = [t.least_bytes_per_pass for t in (evidence.traffic, evidence.declared, traced) if t]
     if not candidates:
         return None
@@ -118,6 +121,12 @@ def _diagnosis(evidence: Evidence, ratio: float) -> str:
     if evidence.tokens_per_pass > 1:
         guesses.append((evidence.tokens_per_pass, f"{evidence.tokens_per_pass:g} tokens per pass counted as passes"))
     guesses.append((2.0, "bytes counted twice, or half of the work skipped"))
+    if evidence.traced is not None and evidence.declared is not None and is_blind(evidence.traced, evidence.declared):
+        seen, said = moved_bytes(evidence.traced), evidence.declared.bytes_per_pass
+        return (
+            f"bytes declared that the step does not move: {format_bytes(said)} per pass declared, "
+            f"{format_bytes(seen)} traced ({format_ratio(said / seen) if seen else 'nothing'})"
+        )
     if traffic is not None and evidence.traced is None and not evidence.samples:
         guesses.append((3.0, "a store counted as read and written, or another model's bytes"))
     for factor, text in guesses:
@@ -205,6 +214,29 @@ def probe_unsure(evidence: Evidence) -> Finding | None:
         message=f"the probe of this device cannot be trusted: {'; '.join(evidence.probe_doubts)}",
         figures={"doubts": list(evidence.probe_doubts)},
         remedy="free memory and stop what else runs on this machine, then start again",
+    )
+
+
+def above_ceiling(evidence: Evidence) -> Finding | None:
+    """More than all of the ceiling, by more than rulers differ, caches allowed for: no figure to pass on.
+
+    Nothing honest exceeds the right ceiling. Where no limit convicts it, the bytes, the clock or the ceiling is wrong
+    all the same, so it is not judged.
+    """
+    bounds = fraction_bounds(evidence)
+    if bounds is None or evidence.is_cache_hot or bounds.low <= MEASURED_SLACK:
+        return None
+    if faster_than_limit(evidence) is not None or compute_unsure(evidence) is not None:
+        return None  # said already, and with the limit's own figures
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"{format_ratio(bounds.low)} the probed ceiling at least: nothing honest exceeds it, so the bytes, the "
+            "clock or the ceiling is wrong"
+        ),
+        figures={"fraction_low": bounds.low, "slack": MEASURED_SLACK},
+        remedy="check the bytes and FLOPs declared for one pass, or pass model= and let the trace count them",
     )
 
 

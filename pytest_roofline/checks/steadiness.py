@@ -5,8 +5,9 @@ Nothing here ever creates a failure, and nothing here excuses a result that is t
 
 from __future__ import annotations
 
+from pytest_roofline.checks.bounds import fraction_bounds, is_compute_bound
 from pytest_roofline.checks.evidence import Evidence, Finding
-from pytest_roofline.roofline import Interval, cache_interval
+from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import enough_samples, median, median_interval
 from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction, format_ratio
 
@@ -14,27 +15,12 @@ DRIFT_NOTE_RATIO = 1.3
 KNEES_FOR_A_VERDICT = 2.0
 
 
-def fraction_bounds(evidence: Evidence) -> Interval | None:
-    """Where the fraction of the memory ceiling lies: noise, caches, and what the probe may have overstated."""
-    noise = evidence.fraction
-    if noise is None or evidence.traffic is None:
-        return noise
-    if evidence.is_cache_hot or _is_compute_bound(evidence):
-        return noise
-    low = cache_interval(noise.low, evidence.traffic.footprint_bytes, evidence.knee_bytes).low
-    return Interval(low=low, high=noise.high * evidence.probe_excess)
-
-
-def _is_compute_bound(evidence: Evidence) -> bool:
-    return evidence.ceiling is not None and evidence.ceiling.bound == "compute"
-
-
 def cache_resident(evidence: Evidence) -> Finding | None:
     """Part of the pass may have come from cache, and that part decides: there is no DRAM verdict."""
     traffic, noise = evidence.traffic, evidence.fraction
     if traffic is None or noise is None or evidence.knee_bytes <= 0:
         return None
-    if evidence.is_cache_hot or _is_compute_bound(evidence):
+    if evidence.is_cache_hot or is_compute_bound(evidence):
         return None
     bounds = fraction_bounds(evidence)
     if bounds is None:  # pragma: no cover - noise is known here
@@ -166,7 +152,7 @@ def drifted(evidence: Evidence) -> Finding | None:
         evidence.at_least is not None and evidence.fraction is not None and evidence.fraction.high < evidence.at_least
     )
     # A pass that is bound by compute does not follow the bandwidth, so a moving bandwidth explains nothing.
-    if evidence.at_least is not None and is_miss and not _is_compute_bound(evidence):
+    if evidence.at_least is not None and is_miss and not is_compute_bound(evidence):
         # Against the slower of the two neighbouring probes each: would the budget be within reach?
         kindest = [
             s.fraction

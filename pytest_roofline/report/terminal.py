@@ -104,13 +104,20 @@ def _notes(records: Records) -> Iterator[str]:
     tests: dict[str, list[str]] = {}
     for node_id, record in records.items():
         for result in record["results"]:
-            for note in (*_extra(result), *result["notes"]):
+            for note in (*_extra(result), *_disagreements(result), *result["notes"]):
                 names = tests.setdefault(note, [])
                 if _name(node_id) not in names:
                     names.append(_name(node_id))
     for note, names in tests.items():
         who = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         yield from textwrap.wrap(f"{who}: {note}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def _disagreements(result: Mapping[str, Any]) -> Iterator[str]:
+    """Bytes that were declared otherwise than seen: a figure that nobody asked about, and that makes others wrong."""
+    for finding in result["findings"]:
+        if finding["check"] == "bytes-disagree" and finding["severity"] == "note":
+            yield finding["message"].splitlines()[0]
 
 
 def _extra(result: Mapping[str, Any]) -> Iterator[str]:

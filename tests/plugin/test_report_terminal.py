@@ -23,6 +23,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "traffic": {"bytes_per_pass": 2.47e9, "extra": []},
         "ceiling": {"bound": "memory"},
         "standing": "passed",
+        "findings": [],
         "notes": [],
         **changes,
     }
@@ -74,6 +75,16 @@ def test_shared_notes_are_said_once_and_extra_bytes_first() -> None:
         "  test_a and 2 more: KV cache copied each step: 1.20 GB more per step",
         "  test_a and 2 more: batch is not known",
     ]
+
+
+def test_bytes_that_were_declared_wrongly_are_said_of_a_test_that_passed() -> None:
+    """The first line of that note; other notes stay with the result."""
+    findings = [
+        {"check": "bytes-disagree", "severity": "note", "message": "1 GB declared, 2 GB read\n  more"},
+        {"check": "drifted", "severity": "note", "message": "the bandwidth moved"},
+    ]
+    lines = summary_lines({"test_it": record(result(findings=findings))})
+    assert lines[2:] == ["  test_it: 1 GB declared, 2 GB read"]
 
 
 def test_inconclusive_tests_have_a_line_each_and_are_counted() -> None:

@@ -9,6 +9,7 @@ import pytest
 from court import MEASURED, SHEET, audit, claim, loop, sample, traced, traffic, window
 
 from pytest_roofline.checks.ceiling import (
+    above_ceiling,
     closed_pass_s,
     compute_unsure,
     does_not_scale,
@@ -316,3 +317,31 @@ def test_a_probe_in_doubt_carries_no_verdict() -> None:
     assert probe_unsure(loop()) is None
     assert probe_unsure(replace(evidence, fraction=None)) is None
     assert probe_unsure(replace(evidence, is_cache_hot=True)) is None
+
+
+# -- a trace that was blind, and a fraction that nothing can reach
+
+
+def test_a_blind_trace_lends_no_bytes_to_a_declaration_that_is_impossible() -> None:
+    """40 times what was traced, at a rate that no memory has: the declaration has to be possible by itself."""
+    evidence = loop(declared=traffic(80e9), traffic=traffic(80e9), traced=traced(2e9))
+    finding = faster_than_limit(evidence)
+    assert finding is not None
+    assert finding.severity == "bogus"
+    assert "80.0 GB per pass declared, 2.00 GB traced (40x)" in finding.message
+
+
+def test_a_blind_trace_accuses_no_declaration_that_is_possible() -> None:
+    """Work on another thread, which no trace sees, at 80 % of the ceiling."""
+    assert faster_than_limit(loop(traced=traced(BYTES / 40), declared=traffic())) is None
+
+
+@pytest.mark.parametrize(("fraction", "is_found"), [(1.2, False), (1.3, True), (25.0, True)])
+def test_a_fraction_that_nothing_can_reach_is_not_passed(fraction: float, is_found: bool) -> None:
+    """Without a limit that convicts it, the bytes, the clock or the ceiling is wrong all the same."""
+    finding = above_ceiling(loop(*[fraction] * 9, limit=None))
+    assert (finding is not None) is is_found
+    if finding is not None:
+        assert finding.check == "ceiling-unsure"
+        assert "nothing honest exceeds it" in finding.message
+        assert above_ceiling(loop(*[fraction] * 9, limit=None, is_cache_hot=True)) is None

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from court import RULER, audit, ceiling, loop, sample, traffic
 
+from pytest_roofline.checks.bounds import fraction_bounds
 from pytest_roofline.checks.evidence import Evidence, Finding, Sample
-from pytest_roofline.checks.steadiness import cache_resident, drifted, fraction_bounds, plateau_unsure, too_few_samples
+from pytest_roofline.checks.steadiness import cache_resident, drifted, plateau_unsure, too_few_samples
 from pytest_roofline.roofline import Interval
 
 KNEE = 100e6
