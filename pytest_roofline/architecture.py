@@ -23,6 +23,8 @@ from pytest_roofline.errors import RooflineUsageError
 
 Use = Literal["matrix", "vector", "lookup", "routed", "idle"]
 USES: tuple[Use, ...] = ("matrix", "vector", "lookup", "routed", "idle")
+_PREDICTING = ("mtp", "nextn")
+"""How checkpoints call modules for multi-token prediction that they do not number as further layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Weight:
     """What all of them take in the file they were read from; None when no file was read."""
     stored_format: str | None = None
     """The format's name in that file."""
+    needs_image: bool = False
+    """Whether decoding passes it over as long as there is no image: layers of cross-attention."""
 
     def __post_init__(self) -> None:
         sizes = (*self.shape, self.experts)
@@ -86,6 +90,8 @@ class CacheLayers:
     layers: int
     elements_per_token: int = 0
     """Cached per token of context and layer: ``2 * kv_heads * head_dim``, or latent + rope key for MLA."""
+    kv_heads: int | None = None
+    """Heads that tensor parallel ranks can divide among them: 1 for the latent of MLA; None: not known."""
     window: int | None = None
     """Tokens after which the layer stops growing; None: never."""
     chunk: int | None = None
@@ -95,25 +101,34 @@ class CacheLayers:
     state_elements: int = 0
     """Recurrent state per layer, read *and* written by each pass, whatever the context."""
     state_bytes_per_element: float | None = None
-    """Where the state has a dtype of its own (Mamba keeps fp32); None: the KV format's."""
+    """Where the state has a dtype of its own (Mamba keeps fp32); None: the model's plain one, never the KV format's."""
     flops_per_position: int = 0
     """FLOPs per layer and generated token for each position it attends to: ``2 * heads * (qk_dim + v_dim)``."""
+    needs_image: bool = False
+    """Whether there is none of it as long as there is no image."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "elements_per_token", "state_elements", "flops_per_position"):
             if getattr(self, name) < 0:
                 raise RooflineUsageError(f"cache of {self.name}: {name} is {getattr(self, name)}; 0 or more is needed")
-        for name in ("window", "chunk"):
+        for name in ("kv_heads", "window", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RooflineUsageError(f"cache of {self.name}: {name} is {value}; 1 or more is needed")
 
+    def share_of_rank(self, ranks: int) -> float:
+        """The share of the keys and values that the fullest of `ranks` keeps: heads are whole, so never less than one.
+
+        ``ceil(kv_heads / ranks) / kv_heads``, and ``1 / ranks`` where the heads are not known.
+        """
+        return 1.0 / ranks if self.kv_heads is None else -(-self.kv_heads // ranks) / self.kv_heads
+
     def positions(self, context: float) -> float:
-        """Cached positions that one step reads at `context` tokens."""
+        """Cached positions that one step reads at `context` tokens; after full chunks the next token begins anew."""
         if self.fixed_tokens is not None:
             return self.fixed_tokens
-        if self.chunk is not None and context > 0:
-            context = (context - 1) % self.chunk + 1
+        if self.chunk is not None:
+            context %= self.chunk
         return context if self.window is None else min(context, self.window)
 
     def kept_positions(self, context: float) -> float:
@@ -149,6 +164,8 @@ class Architecture:
     layers: int = 0
     hidden: int = 0
     """Width of the residual stream: what tensor parallel ranks exchange."""
+    reductions: int | None = None
+    """All-reduces of one pass on tensor parallel ranks; None: two per layer, after attention and after feed-forward."""
     max_context: int | None = None
     source: str
     """Where all this was read: a file, a spec and its document."""
@@ -165,7 +182,10 @@ class Architecture:
 
     @property
     def idle_parameters(self) -> int:
-        """Parameters that text decoding never touches: vision towers, multi-token prediction."""
+        """Parameters that text decoding never touches: vision towers, multi-token prediction.
+
+        No prediction needs it: it serves to compare a reader with a checkpoint's or a library's own count.
+        """
         return sum(weight.elements for weight in self.weights if weight.use == "idle")
 
     @property
@@ -179,8 +199,28 @@ class Architecture:
 
     @property
     def streamed_parameters(self) -> float:
-        """Parameters that a decode pass of one token reads whole: `active_parameters` less the looked-up tables."""
+        """Parameters that a decode pass of one token reads whole: `active_parameters` less the looked-up tables.
+
+        No prediction needs it: it serves to compare a reader with a library's own count.
+        """
         return self.active_parameters - sum(weight.elements for weight in self.weights if weight.use == "lookup")
+
+    @property
+    def prediction_weights(self) -> tuple[Weight, ...]:
+        """Layers for multi-token prediction: idle weights past the last layer, or named after what they predict.
+
+        Without copies of the embedding and of the head, which some checkpoints hold beside them.
+        """
+        return tuple(
+            weight
+            for weight in self.weights
+            if weight.use == "idle"
+            and weight.part not in ("vision", "embedding", "head")
+            and (
+                any(word.startswith(_PREDICTING) for word in weight.name.split("."))
+                or any(0 < self.layers <= layer for layer in weight.layers)
+            )
+        )
 
     @property
     def is_mixture(self) -> bool:
@@ -192,19 +232,22 @@ class Architecture:
         return sum(cache.layers * cache.elements_per_token for cache in self.caches if cache.fixed_tokens is None)
 
 
-def distinct_experts(experts: float, experts_per_token: float, tokens: float) -> float:
-    """Expected distinct experts that `tokens` tokens hit when routing is uniform and independent.
+def expected_share(share_per_token: float, tokens: float) -> float:
+    """The share of the experts that `tokens` tokens read, each sent to `share_per_token` (k / E) of them.
 
-    ``E * (1 - (1 - k / E) ** tokens)``. An estimate, not a bound: tokens that are alike route alike, and genuine
-    batched runs read up to 1.5 times fewer.
+    ``1 - (1 - k / E) ** tokens``: routing is taken as uniform and independent. An estimate, not a bound: tokens that
+    are alike route alike, and genuine batched runs read up to 1.5 times fewer.
     """
-    return experts * (1.0 - math.pow(1.0 - experts_per_token / experts, tokens))
+    return share_per_token if tokens == 1.0 else 1.0 - math.pow(1.0 - share_per_token, tokens)
+
+
+def distinct_experts(experts: float, experts_per_token: float, tokens: float) -> float:
+    """Expected distinct experts that `tokens` tokens hit: ``E * expected_share(k / E, tokens)``."""
+    return experts * expected_share(experts_per_token / experts, tokens)
 
 
 def share(weight: Weight, tokens: float) -> float:
     """The share of a weight that a pass over `tokens` tokens reads: 0 to 1. Looked-up rows count as none."""
     if weight.use == "routed" and weight.experts_per_token is not None:
-        if tokens == 1.0:
-            return weight.experts_per_token / weight.experts
-        return distinct_experts(weight.experts, weight.experts_per_token, tokens) / weight.experts
+        return expected_share(weight.experts_per_token / weight.experts, tokens)
     return 1.0 if weight.use in ("matrix", "vector") else 0.0

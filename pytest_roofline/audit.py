@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.checks.evidence import ClockDrift
 from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
+from pytest_roofline.closing import Closing
+from pytest_roofline.compile_logs import CompileLogs
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.ledger import Claimed, Closing, Ledger, Stated, count_ids, finite, positive, tokens_of_a_pass
-from pytest_roofline.protocol import Backend, Marker
+from pytest_roofline.event_watch import EventWatch
+from pytest_roofline.ledger import Claimed, Ledger, Stated, count_ids, finite, positive, tokens_of_a_pass
+from pytest_roofline.pass_watch import PassWatch
+from pytest_roofline.protocol import Backend, Marker, WatchedEvents
 from pytest_roofline.samples import median
 
 if TYPE_CHECKING:
@@ -43,9 +47,9 @@ class Audit:
         self._on_leave = on_leave
         self._batch = batch
         self._tokens_per_pass = tokens_per_pass
-        self._pass_starts_s: list[float] = []
-        self._is_watching_passes = False
-        self._last_output: Any = None
+        self._passes = PassWatch(clock=self._clock, mark=self._mark)
+        self._events: EventWatch | None = None
+        self._compile_logs: CompileLogs | None = None
         self._claimed: Claimed | None = None
         self._stated: list[Stated] = []
         self._entry_s = 0.0
@@ -83,12 +87,15 @@ class Audit:
         self._on_enter()  # the probe before the window, and whatever was still running from before
         self._drain()
         self._state = "inside"
-        self._watch.start()
-        self._entry_s = self._clock()
+        self._events = EventWatch(private=self._clock, mark=self._mark, classes=self._event_classes())
         try:
+            self._compile_logs = CompileLogs(self._companions())
+            self._events.start()
+            self._watch.start()
+            self._entry_s = self._clock()
             self._entry_stamps = self._watch.stamps()
         except BaseException:
-            self._watch.stop()
+            self._stop_watching()
             raise
         return self
 
@@ -99,7 +106,7 @@ class Audit:
             if kind is None:
                 self._exit_stamps = self._watch.stamps()
         finally:
-            self._watch.stop()
+            self._stop_watching()
         if kind is not None:
             self._state = "abandoned"
             self._on_leave()
@@ -115,21 +122,10 @@ class Audit:
             self._on_leave()
 
     def watch(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step with its passes counted and its last outputs held; costs well under a microsecond a pass."""
+        """The step with its passes counted and its last outputs held; costs a microsecond a pass, and a few markers."""
         if not callable(step):
             raise RooflineUsageError(f"audit.watch needs the step, a callable; got a {type(step).__name__}")
-        self._is_watching_passes = True
-        note, clock = self._pass_starts_s.append, self._clock
-        submit = self._backend.submit if self._backend.is_lazy else None
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            note(clock())
-            self._last_output = output = step(*args, **kwargs)
-            if submit is not None:
-                submit(output)
-            return output
-
-        return watched
+        return self._passes.wrap(step, self._backend.submit if self._backend.is_lazy else None)
 
     @contextmanager
     def window(self) -> Iterator[None]:
@@ -141,8 +137,11 @@ class Audit:
         yield
         stop = self._clock()
         self._drain()
-        self._force(self._last_output)
-        self._stated.append(Stated(start_s=start, stop_s=stop, finished_s=self._clock()))
+        drained = self._clock()
+        self._force(self._passes.last_output, is_lazy=True)
+        finished = self._clock()
+        self._force(self._passes.last_output, is_lazy=False)
+        self._stated.append(Stated(start_s=start, stop_s=stop, drained_s=drained, finished_s=finished))
 
     def claim(
         self,
@@ -167,7 +166,7 @@ class Audit:
         markers = self._mark()
         self._drain()
         drained = self._clock()
-        held = [held for held in (outputs, ids, self._last_output) if held is not None]
+        held = [held for held in (outputs, ids, self._passes.last_output) if held is not None]
         # Only where work waits for its output is forcing it a part of the work; elsewhere it may be a compilation.
         self._force(held, is_lazy=True)
         forced = self._clock()
@@ -175,6 +174,8 @@ class Audit:
         marked = max((marker.finished_s() for marker in markers), default=entry)
         if all(backend.is_marker_complete for backend in self._drains()):
             marked = max(marked, drained)  # no queue can have outlasted the markers
+        if self._events is not None:
+            self._events.read_again()
         self._claimed = Claimed(
             tokens=positive(tokens, "tokens"),
             tokens_per_s=positive(tokens_per_s, "tokens_per_s"),
@@ -186,7 +187,7 @@ class Audit:
             forced_s=forced,
             marked_s=marked,
             idle_drain_s=self._time_idle_drain(held),
-            outputs=outputs if outputs is not None else self._last_output,
+            outputs=outputs if outputs is not None else self._passes.last_output,
         )
         self._claim_stamps = self._watch.stamps()
         if self._state == "left":
@@ -203,9 +204,12 @@ class Audit:
         closing = Closing(
             claimed=claimed,
             reads=self._watch.reads(),
+            events=self._events.intervals() if self._events is not None else (),
             stated=tuple(self._stated),
-            pass_starts_s=self._pass_starts_s,
-            is_watching_passes=self._is_watching_passes,
+            passes=self._passes.times(),
+            compilations=self._compile_logs.entries() if self._compile_logs is not None else (),
+            is_watching_passes=self._passes.is_watching,
+            is_lazy=self._backend.is_lazy,
             batch=self._batch,
             tokens_per_pass=tokens_of_a_pass(self._tokens_per_pass, claimed.outputs),
             drifts=self._drifts(),
@@ -220,6 +224,25 @@ class Audit:
             middle, last = last, middle
         return drifts(self._entry_stamps, middle) + drifts(middle, last)
 
+    # -- what is watched ----------------------------------------------------------------------------------------
+
+    def _companions(self) -> Sequence[Backend]:
+        """Every framework that this process has loaded and that lives in the same time as the audit's own."""
+        if hasattr(self._backend, "public_clocks"):
+            return (self._backend,)
+        return [backend for backend in self._loaded() if not hasattr(backend, "public_clocks")]
+
+    def _event_classes(self) -> list[WatchedEvents]:
+        classes = (getattr(backend, "event_classes", None) for backend in self._companions())
+        return [watched for ask in classes if ask is not None for watched in ask()]
+
+    def _stop_watching(self) -> None:
+        self._watch.stop()
+        if self._events is not None:
+            self._events.stop()
+        if self._compile_logs is not None:
+            self._compile_logs.close()
+
     # -- the device ---------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
@@ -229,9 +252,14 @@ class Audit:
     def _force(self, output: Any, *, is_lazy: bool | None = None) -> None:
         if output is None:
             return
-        for backend in self._drains():
-            if is_lazy is None or backend.is_lazy is is_lazy:
+        drains = self._drains()
+        for backend in drains:
+            if is_lazy is None or _waits_for(backend, output) is is_lazy:
                 backend.force(output)
+        if is_lazy is not False:  # a framework without a context of its own (torch on the CPU) may be lazy all the same
+            for backend in self._companions():
+                if not any(backend is one for one in drains) and _waits_for(backend, output):
+                    backend.force(output)
 
     def _count_ids(self, ids: Any) -> int:
         count = count_ids(ids)
@@ -249,6 +277,8 @@ class Audit:
         return count
 
     def _mark(self) -> tuple[Marker, ...]:
+        if self._compile_logs is not None:
+            self._compile_logs.poll()
         markers = (backend.mark() for backend in self._drains() if backend.has_context())
         return tuple(marker for marker in markers if marker is not None)
 
@@ -260,6 +290,12 @@ class Audit:
             self._force(held)
             times.append(self._clock() - start)
         return median(times)
+
+
+def _waits_for(backend: Backend, output: Any) -> bool:
+    """Whether this output's work waits until it is asked for: a lazy framework, or a lazy device of an eager one."""
+    holds_lazy = getattr(backend, "holds_lazy", None)
+    return backend.is_lazy or (holds_lazy is not None and bool(holds_lazy(output)))
 
 
 def _samples(samples: Any) -> tuple[float, ...]:

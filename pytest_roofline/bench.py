@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_roofline.checks.evidence import MEASURED_SLACK, Evidence, Limit
+from pytest_roofline.checks.evidence import MEASURED_SLACK, Clocks, Evidence, Identity, Limit
 from pytest_roofline.device import Device
+from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.machine import fastest_of
 from pytest_roofline.probe import Probe
 from pytest_roofline.protocol import Backend, Conditions
 from pytest_roofline.result import Fraction, explain_fraction
@@ -20,6 +22,9 @@ from pytest_roofline.verdict import Verdict
 CPU_COMPUTE_INTENSITY = 2.0
 ACCELERATOR_COMPUTE_INTENSITY = 20.0
 """Below this many FLOP per byte a pass is memory-bound on any device of the kind, and no peak is measured."""
+
+CLEAR_EXCESS = 1.05
+"""A probe that a cache may have helped by more than this is no witness of what the card is."""
 
 _USABLE_DTYPES = {
     "float64": ("float64",),
@@ -70,8 +75,7 @@ class Bench:
             rate, source = mixed_bytes_per_s(self.probe.rates, traffic.written_share), _pattern_name(traffic)
         peak = peak_source = None
         if traffic.flops_per_pass and (is_prefill or self._may_be_compute_bound(traffic)):
-            dtype = traffic.dtype or "float32"
-            peak = self.probe.peak_flops_per_s(dtype)
+            peak, dtype = self._peak(traffic.dtype or "float32")
             peak_source = f"measured {dtype} matrix product"
         return Ceiling(
             traffic=traffic,
@@ -82,6 +86,19 @@ class Bench:
             batch=batch,
             tokens_per_pass=tokens_per_pass,
         )
+
+    def _peak(self, dtype: str) -> tuple[float, str]:
+        """The fastest product of these operands: quantized ones are unpacked where their own units are slower."""
+        peaks: list[tuple[float, str]] = []
+        refusal: RooflineUsageError | None = None
+        for runs_in in fastest_of(dtype):
+            try:
+                peaks.append((self.probe.peak_flops_per_s(runs_in), runs_in))
+            except RooflineUsageError as error:
+                refusal = refusal or error
+        if refusal is not None and not peaks:
+            raise refusal
+        return max(peaks)
 
     def _may_be_compute_bound(self, traffic: Traffic) -> bool:
         intensity = traffic.arithmetic_intensity
@@ -105,6 +122,26 @@ class Bench:
     def doubts(self) -> tuple[str, ...]:
         """Why the probe cannot be trusted; empty when it can."""
         return () if self.probe.is_trusted else self.probe.doubts or ("it did not say why",)
+
+    @property
+    def identity(self) -> Identity | None:
+        """What name, driver and probe say of the memory; None where nothing is printed, and for a CPU.
+
+        The cores of a processor need not reach what its memory can do, so a probe of theirs is no witness.
+        """
+        device = self.device
+        spec = device.spec or device.contradicted_spec
+        sheet = spec.bandwidth_bytes_per_s if spec is not None and not device.is_overclocked else None
+        driver = device.driver_bandwidth_bytes_per_s or _driver_rate(device)
+        is_clear = self.probe.is_trusted and self.probe.excess <= CLEAR_EXCESS
+        if device.is_cpu or (sheet is None and driver is None):
+            return None
+        return Identity(
+            sheet_bytes_per_s=sheet,
+            sheet_name=spec.name if spec is not None and sheet is not None else "",
+            driver_bytes_per_s=driver,
+            probe_bytes_per_s=self.probe.best_bytes_per_s if is_clear else None,
+        )
 
     def peak_limit_flops_per_s(self, ceiling: Ceiling) -> float | None:
         """The largest dense peak of any dtype that these operands may run in: by the sheet, else measured."""
@@ -205,6 +242,43 @@ def _pattern_name(traffic: Traffic) -> str:
     if share > 0.98:
         return "write"
     return "copy" if abs(share - 0.5) < 0.02 else "mixed"
+
+
+_SETTINGS = ("application clocks setting", "sync boost")
+"""Clocks that somebody set hold for the probe as well: they are no throttling."""
+
+
+def clocks_of(before: Conditions, after: Conditions, device: Device) -> Clocks | None:
+    """What the device admits of throttling at either end; None when it admits none.
+
+    The clocks of an end without a reason do not count: an idle device lowers them too.
+    """
+    reasons: list[str] = []
+    compute: list[float] = []
+    memory: list[float] = []
+    for end in (before, after):
+        held = [reason for reason in end.throttle_reasons if reason not in _SETTINGS]
+        if not held:
+            continue
+        reasons += held
+        if end.clock_hz and end.max_clock_hz:
+            compute.append(end.clock_hz / end.max_clock_hz)
+        if end.memory_clock_hz and device.memory_clock_hz:
+            memory.append(end.memory_clock_hz / device.memory_clock_hz)
+    if not reasons:
+        return None
+    return Clocks(
+        compute_share=min(compute, default=None),
+        memory_share=min(memory, default=None),
+        reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def _driver_rate(device: Device) -> float | None:
+    """Bus width x clock where the backend dropped it for a larger data sheet; two transfers fall on a clock."""
+    if device.mig is not None or device.is_unified_memory or not device.bus_width_bits or not device.memory_clock_hz:
+        return None
+    return device.bus_width_bits / 8 * device.memory_clock_hz * 2
 
 
 def neighbours_share(before: Conditions, after: Conditions, elapsed_s: float, cores: int | None) -> float | None:

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 COMMANDS = ("predict", "curve", "probe", "specs")
+_LONGEST_LINE = 4000
 _NEGATIVE = re.compile(r"-\.?\d|-(inf|nan)", re.IGNORECASE)
 
 
@@ -61,7 +62,18 @@ def _parsers(names: Sequence[str]) -> tuple[_Parser, dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (those of the process by default); the exit status."""
+    """Run the command with these arguments (those of the process by default); the exit status.
+
+    Wrong use is 2, and so is a stdout that cannot be written to; Ctrl-C is 130, as shells have it.
+    """
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        print("roofline: interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = _joined(sys.argv[1:] if arguments is None else arguments)
     word = given[0] if given and given[0] in COMMANDS else None
     parser, commands = _parsers(COMMANDS if word is None else (word,))
@@ -97,21 +109,39 @@ def _run(parsed: argparse.Namespace) -> int:
     try:
         text, status = _command(parsed.command).run(parsed)
     except RooflineUsageError as error:
-        print(f"roofline {parsed.command}: {error}", file=sys.stderr)
-        return 2
+        return _complain(parsed.command, error, 2)
     except MeasurementError as error:
-        print(f"roofline {parsed.command}: {error}", file=sys.stderr)
-        return 1
+        return _complain(parsed.command, error, 1)
     return _print(text, status)
 
 
+def _complain(command: str, error: Exception, status: int) -> int:
+    """Say what is wrong on stderr, whatever a file's names hold; lines behind the first are set in."""
+    from pytest_roofline.errors import one_line
+
+    first, *others = str(error).split("\n")
+    print(f"roofline {command}: {one_line(first, _LONGEST_LINE)}", file=sys.stderr)
+    for line in others:
+        print(f"  {one_line(line, _LONGEST_LINE)}", file=sys.stderr)
+    return status
+
+
 def _print(text: str, status: int) -> int:
-    """Print, and be silent where nobody reads on (``roofline specs list | head``)."""
+    """Print, and be silent where nobody reads on (``roofline specs list | head``).
+
+    Characters that the encoding of stdout lacks are written as escapes. A stdout that takes nothing (a full disk) is a
+    line on stderr, and status 2.
+    """
+    encoding = sys.stdout.encoding or "utf-8"
     try:
-        print(text, flush=True)
-    except BrokenPipeError:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
         # The interpreter flushes stdout once more at exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return status
+        print(f"roofline: stdout cannot be written to: {error.strerror or error}", file=sys.stderr)
+        return 2
     return status
 
 

@@ -1,9 +1,10 @@
 """Watch a test read its clock.
 
 While an audit runs, the functions of `time` (and `timeit.default_timer`) are wrapped, in their modules and wherever
-the test module imported them by name; on Python 3.12 and newer, calls of clocks that were bound elsewhere are seen by
-`sys.monitoring`. Each read by the test's code is noted with the private time before and after it, the value returned,
-and a marker queued behind what had been submitted. Reads by libraries are not the test's, and are not noted.
+the test module, or another module of its project, imported them by name; on Python 3.12 and newer, calls of clocks
+that were bound elsewhere are seen by `sys.monitoring`. Each read by the test's code is noted with the private time
+before and after it, the value returned, and a marker queued behind what had been submitted. Reads by libraries are
+not the test's, and are not noted.
 
 Sharp edges: a wrapper may outlive its audit, because `monkeypatch` may put it back later; it then passes straight
 through. A clock that somebody patched over ours is left alone.
@@ -11,9 +12,7 @@ through. A clock that somebody patched over ours is left alone.
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import time  # noqa: F401 - its clocks are looked up in sys.modules
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +22,11 @@ from typing import Any
 
 from pytest_roofline.checks.evidence import ClockDrift, ClockRead
 from pytest_roofline.protocol import Marker, WatchedClock
+from pytest_roofline.provenance import Provenance, place_of
 
 MOST_MARKERS = 256
 """Markers kept per audit; a loop that reads the clock more often has the oldest one settled with each read."""
 _NANO = 1e-9
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def host_clocks() -> tuple[WatchedClock, ...]:
@@ -103,8 +102,7 @@ class ClockWatch:
         self._undo: list[Callable[[], None]] = []
         self._own: dict[tuple[str, str], tuple[object, object]] = {}
         self._is_active = False
-        self._test_files: dict[str, bool] = {}
-        self._libraries = _library_folders()
+        self._provenance = Provenance()
         self._monitor: _Monitor | None = None
 
     @property
@@ -186,7 +184,7 @@ class ClockWatch:
         )
 
     def _wrapper(self, clock: WatchedClock, original: Callable[[], float]) -> Callable[[], float]:
-        private, unit = self._private, clock.seconds_per_unit
+        private, unit, is_of_test = self._private, clock.seconds_per_unit, self._provenance.is_of_test
         # Inside another audit the reading is taken through its wrapper, so that it is noted there too.
         read = original if hasattr(original, "roofline_watch") else clock.read
 
@@ -196,7 +194,7 @@ class ClockWatch:
             frame = sys._getframe(1)
             while frame.f_code.co_filename == __file__ and frame.f_back is not None:
                 frame = frame.f_back  # the wrapper of an audit around or inside this one
-            if not self._is_test_code(frame.f_code.co_filename):
+            if not is_of_test(frame.f_code.co_filename):
                 return original()
             low = private()
             value = read()
@@ -216,22 +214,13 @@ class ClockWatch:
             self._note(clock, now, now, now, frame)
 
     def _note(self, clock: WatchedClock, value_s: float, low: float, high: float, frame: FrameType) -> None:
-        where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-        read = _Read(clock, value_s, low, high, where, tuple(self._mark()))
+        read = _Read(clock, value_s, low, high, place_of(frame), tuple(self._mark()))
         self._reads.append(read)
         if read.markers:
             self._marked.append(read)
             if len(self._marked) > MOST_MARKERS:
                 # Long passed, in all likelihood: queues are not that deep. What it says is kept, the marker is not.
                 self._marked.popleft().settle()
-
-    def _is_test_code(self, filename: str) -> bool:
-        known = self._test_files.get(filename)
-        if known is None:
-            path = os.path.abspath(filename)
-            is_library = path.startswith((*self._libraries, _OWN_FOLDER + os.sep)) or filename.startswith("<frozen")
-            known = self._test_files[filename] = not is_library
-        return known
 
     def _replace(self, namespace: dict[str, Any], name: str, old: Any, new: Any) -> None:
         namespace[name] = new
@@ -243,13 +232,14 @@ class ClockWatch:
         self._undo.append(undo)
 
     def _replace_imported(self, frame: FrameType, wrappers: dict[int, Callable[[], float]]) -> None:
-        """Find clocks that the test module imported by name, in its globals and in its functions' closures."""
-        namespace = frame.f_globals
-        for name, value in list(namespace.items()):
-            wrapper = wrappers.get(id(value))
-            if wrapper is not None:
-                self._replace(namespace, name, value, wrapper)
-        for cell in _cells(namespace):
+        """Find clocks that were imported by name: into modules of the project, and into the test module's closures."""
+        spaces = {id(names): names for names in (frame.f_globals, *self._provenance.namespaces())}
+        for names in spaces.values():
+            for name, value in list(names.items()):
+                wrapper = wrappers.get(id(value))
+                if wrapper is not None:
+                    self._replace(names, name, value, wrapper)
+        for cell in _cells(frame.f_globals):
             try:
                 content = cell.cell_contents
             except ValueError:  # an empty cell
@@ -289,15 +279,6 @@ def _without_ended_wrappers(clock: Any) -> Any:
         if not isinstance(watch, ClockWatch) or watch.is_active:
             return clock
         clock = clock.roofline_original
-
-
-def _library_folders() -> tuple[str, ...]:
-    """Where code lives that is not the test's: the standard library and installed packages."""
-    paths = sysconfig.get_paths()
-    folders = {
-        os.path.abspath(paths[key]) + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib") if key in paths
-    }
-    return tuple(sorted(folders))
 
 
 def _cells(namespace: dict[str, Any]) -> Iterator[Any]:

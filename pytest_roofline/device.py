@@ -60,6 +60,8 @@ class Device:
     uuid: str | None = None
     memory_bytes: float | None = None
     spec: Spec | None = None
+    contradicted_spec: Spec | None = None
+    """The sheet of its name where the driver says that the card is a faster one: no figure of it is used."""
     is_unified_memory: bool | None = None
     mig: str | None = None
     last_level_cache_bytes: float | None = None

@@ -24,6 +24,7 @@ CauseName = Literal[
     "several-tokens-per-pass",
     "smaller-file",
     "head-skipped",
+    "prefill-rate",
     "whole-file",
     "embedding-counted",
     "impossible",
@@ -40,6 +41,11 @@ _MOST_ACCEPTED = 4.0
 _BATCHED = re.compile(r"offline|(?<![\w-])server|batch|concurren|users|aggregate|throughput", re.IGNORECASE)
 _SPECULATIVE = re.compile(r"specul|\bmtp\b|draft|eagle|medusa|lookahead|n-?gram", re.IGNORECASE)
 _PREFILL = re.compile(r"\bpp\s?\d+|prefill|ubatch", re.IGNORECASE)
+# A prompt in one pass, unless the micro-batch is one token.
+_PROMPT_PROCESSING = re.compile(r"\bpp\s?(?P<tokens>\d+)|prefill|prompt (?:processing|eval)", re.IGNORECASE)
+_ONE_BY_ONE = re.compile(r"ubatch(?:[ -]?size)?\s*=?\s*1\b", re.IGNORECASE)
+_SOME_PROMPT = 512
+"""Tokens of a prompt whose length is not said: what llama-bench takes."""
 # llama-bench and llama-batched-bench time generation by itself: tg128.
 _GENERATION = re.compile(r"\btg\s?\d+", re.IGNORECASE)
 _FILE_ASSUMED = re.compile(r"(?:file|mix|format|variant|bpw)\s+(?:is\s+)?(?:assumed|unknown)", re.IGNORECASE)
@@ -98,6 +104,7 @@ def diagnose(claim: Claim, prediction: Prediction, *, head_bytes: float | None =
         for cause in (
             _routing(claim, prediction, fraction),
             _head(claim, prediction, head_bytes),
+            _prefill(claim, prediction),
             _kv_format(claim, prediction),
             _prompt(claim, prediction, fraction),
             _aggregate(claim, prediction),
@@ -278,6 +285,28 @@ def _head(claim: Claim, prediction: Prediction, head_bytes: float | None) -> Cau
             f"({format_fraction(claim.tokens_per_s / ceiling)})"
         ),
         fraction=claim.tokens_per_s / ceiling,
+        is_stated=True,
+    )
+
+
+def _prefill(claim: Claim, prediction: Prediction) -> Cause | None:
+    """A label such as pp512: tokens of a prompt, which go through the weights together."""
+    label = _PROMPT_PROCESSING.search(claim.words)
+    if label is None or claim.is_generation or _ONE_BY_ONE.search(claim.words):
+        return None
+    workload = prediction.workload
+    tokens = max(1, int(label["tokens"] or claim.prompt_tokens or _SOME_PROMPT))
+    floor_s = predict(prediction.machine, replace(workload, prompt=tokens, offload=0.0)).prefill_floor_s
+    possible = "" if floor_s is None else f", whose ceiling is {format_rate(tokens / floor_s)} tok/s"
+    if floor_s is not None and claim.tokens_per_s > tokens / floor_s:
+        return None
+    return Cause(
+        name="prefill-rate",
+        message=(
+            f"{label[0]!r} says prompt processing: {tokens:,} tokens go through the weights in one pass{possible}; "
+            "tokens are not generated at such a rate"
+        ),
+        fraction=None if floor_s is None else claim.tokens_per_s * floor_s / tokens,
         is_stated=True,
     )
 

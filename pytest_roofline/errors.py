@@ -23,6 +23,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_roofline.verdict import Verdict
 
+LONGEST_NAME = 120
+"""Characters of a stranger's name that are printed; the rest says nothing to a person."""
+
+
+def one_line(text: str, longest: int = LONGEST_NAME) -> str:
+    """A text of somebody else's (of a file, a config, a spec) as a part of one printed line, cut at `longest`.
+
+    What is not printable (line ends, escapes that clear a terminal or turn the direction of writing, lone surrogates)
+    is written as Python writes it in a string, so that a name can forge no output.
+    """
+    begin = text[:longest]
+    if not begin.isprintable():
+        begin = "".join(
+            character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+            for character in begin
+        )[:longest]
+    return begin if len(text) <= longest else f"{begin} ..."
+
 
 class RooflineError(Exception):
     """Base of everything that this package raises on purpose."""

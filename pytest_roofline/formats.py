@@ -20,7 +20,7 @@ from typing import Literal, get_args
 from pytest_roofline.architecture import Weight
 from pytest_roofline.errors import RooflineUsageError
 
-Scope = Literal["group", "row", "column", "block", "tensor"]
+Scope = Literal["group", "row", "column", "block", "run", "tensor"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _MOST_BITS = 1024
 
@@ -32,7 +32,8 @@ class Overhead:
     bits: float
     per: Scope
     """``group``: `elements` neighbours of one row (the last group may be short); ``row``: an output row; ``column``:
-    an input column; ``block``: a tile of `elements` rows x `elements` columns; ``tensor``: once."""
+    an input column; ``block``: a tile of `elements` rows x `elements` columns; ``run``: `elements` neighbours of the
+    flattened tensor; ``tensor``: once."""
     elements: int | None = None
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class Overhead:
             raise RooflineUsageError(f"overhead: per is {self.per!r}; one of {', '.join(SCOPES)} is needed")
         if not 0 <= self.bits < math.inf:
             raise RooflineUsageError(f"overhead per {self.per}: bits is {self.bits}; 0 or more is needed")
-        if self.per in ("group", "block"):
+        if self.per in ("group", "block", "run"):
             if self.elements is None:
                 raise RooflineUsageError(f"overhead per {self.per}: elements is missing: how many share it?")
             if isinstance(self.elements, bool) or not isinstance(self.elements, int) or self.elements < 1:
@@ -48,7 +49,7 @@ class Overhead:
                     f"overhead per {self.per}: elements is {self.elements!r}; a whole number from 1 is needed"
                 )
         elif self.elements is not None:
-            raise RooflineUsageError(f"overhead per {self.per}: elements is for group and block")
+            raise RooflineUsageError(f"overhead per {self.per}: elements is for group, block and run")
 
     def bits_of(self, shape: tuple[int, ...]) -> float:
         """For one tensor of this shape; leading axes are rows."""
@@ -61,6 +62,8 @@ class Overhead:
         if self.per == "column":
             return self.bits * columns
         width = self.elements or 1
+        if self.per == "run":
+            return self.bits * -(-rows * columns // width)
         if self.per == "group":
             return self.bits * rows * -(-columns // width)
         return self.bits * -(-rows // width) * -(-columns // width)
@@ -105,10 +108,10 @@ class Format:
 
     @property
     def bits_per_element(self) -> float:
-        """Payload and overheads by group and block; those per row, column and tensor vanish in a wide matrix."""
+        """Payload and overheads by group, run and block; those per row, column and tensor vanish in a wide matrix."""
         total = self.payload_bits
         for overhead in self.overheads:
-            if overhead.per == "group" and overhead.elements:
+            if overhead.per in ("group", "run") and overhead.elements:
                 total += overhead.bits / overhead.elements
             elif overhead.per == "block" and overhead.elements:
                 total += overhead.bits / overhead.elements**2

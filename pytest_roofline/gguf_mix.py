@@ -15,7 +15,6 @@ type.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,6 +53,8 @@ _FALLBACKS: Mapping[str, str] = MappingProxyType(
         "Q6_K": "Q8_0",
     }
 )
+COMPUTE_DTYPE = "int8"
+"""What llama.cpp multiplies quantized types in: by activations of 8 bits, on int8 units where there are some."""
 _PLAIN = ("F32", "F16", "BF16")
 _UNDER_THREE_BITS = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M")
 _FP32_PARTS = ("norm", "bias", "router", "conv")
@@ -87,6 +88,8 @@ def read_mix(name: str, architecture: Architecture) -> Mix:
     file_type = _SHORT_NAMES.get(spelled, spelled)
     base = _BASES.get(file_type)
     if base is None:
+        import difflib  # only to complain
+
         close = difflib.get_close_matches(spelled, file_types(), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known ones: {', '.join(file_types())}"
         raise RooflineUsageError(f"{name!r:.60} is not a file type of llama.cpp; {hint}")

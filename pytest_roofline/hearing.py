@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of, neighbours_share
+from pytest_roofline.bench import Bench, Budgets, budgets_for, clocks_of, fraction_of, mbu_of, neighbours_share
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.evidence import Evidence, Limit
 from pytest_roofline.device import Device
@@ -155,6 +155,10 @@ class Hearing:
             claim=ledger.claim,
             drifts=ledger.drifts,
             reads=ledger.reads,
+            events_read=ledger.events_read,
+            compiled=ledger.compiled,
+            first_pass_s=ledger.first_pass_s,
+            later_pass_s=ledger.later_pass_s,
             clocks_read=ledger.clocks_read,
             is_window_unknown=ledger.is_window_unknown,
             whole_audit_s=ledger.whole_audit_s,
@@ -168,6 +172,8 @@ class Hearing:
             cores=self._device.compute_units if self._device.is_cpu else None,
             probe_doubts=bench.doubts if bench else (),
             probe_excess=bench.probe.excess if bench else 1.0,
+            clocks=clocks_of(self._before, bench.backend.conditions(self._device), self._device) if bench else None,
+            identity=bench.identity if bench else None,
             allow=self._settings.allow,
         )
 

@@ -131,14 +131,14 @@ class Instrument:
         Give `model` (its bytes are traced) or `traffic` (a Traffic, a config, file or name, or bytes per pass).
         `context` is the length of the KV cache at the start; `reset` brings it back there, untimed.
         `passes_per_reset` is the room in the cache: no more passes run without a reset (64 in all where nothing is
-        known). `inputs` gives fresh arguments per block.
+        known). `inputs` gives fresh arguments per block; the output must follow them. Untimed: `reference` starts from
+        the same arguments and state, and its outputs must agree as far as their dtype goes; `tamper` changes a row of
+        a weight for one pass (it is put back bit for bit), and the output must change.
         """
         if model is None and traffic is None:
             raise RooflineUsageError(
                 "roofline.decode needs the bytes of a pass: model= (which is traced) or traffic= (bytes per pass)"
             )
-        if reference is not None or tamper:
-            raise RooflineUsageError("reference= and tamper= are not available in this version; inputs= is")
         if is_on_paper(model):
             model, traffic = None, model if traffic is None else traffic
         if is_on_paper(traffic):
@@ -155,6 +155,8 @@ class Instrument:
             reset=reset,
             passes_per_reset=_whole("passes_per_reset", passes_per_reset, 1),
             inputs=inputs,
+            reference=reference,
+            tamper=bool(tamper),
             max_time_s=self._time(max_time_s),
         )
         return self._run(job, device)
@@ -209,6 +211,7 @@ class Instrument:
         flops: float = 0,
         dtype: str | None = None,
         inputs: Any = None,
+        reference: Callable[..., Any] | None = None,
         cache: str = "cold",
         label: str | None = None,
         max_time_s: float | None = None,
@@ -218,6 +221,7 @@ class Instrument:
 
         ``cache="cold"`` rotates through `inputs` (argument tuples), or evicts between calls when one call's working
         set is under four cache knees; ``cache="hot"`` judges against the measured cache rate, and says so.
+        `reference` takes the same arguments, and its outputs (or the arguments that it writes) must agree.
         """
         if cache not in ("cold", "hot"):
             raise RooflineUsageError(f"cache is {cache!r}; it must be 'cold' or 'hot'")
@@ -232,6 +236,7 @@ class Instrument:
             batch=1,
             context=0,
             inputs=inputs,
+            reference=reference,
             is_stateless=True,
             is_hot=cache == "hot",
             max_time_s=self._time(max_time_s),

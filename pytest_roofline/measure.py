@@ -8,12 +8,14 @@ two within minutes and a fraction that does not follow it is noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pytest_roofline.checks.evidence import Alternation, Limit, Sample
+from pytest_roofline.compile_logs import compiled_within
 from pytest_roofline.loop import Block, Loop, OutOfRoom
+from pytest_roofline.protocol import Compilation
 from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import is_steady, median, robust_line
 from pytest_roofline.stopping import UntilDecided
@@ -72,9 +74,11 @@ class Measurement:
         compute_s: float = 0.0,
         criterion: UntilDecided | None = None,
         keep_back: int = 0,
+        compilations: Callable[[], Sequence[Compilation]] = tuple,
     ) -> None:
         self._loop = loop
         self._keep_back = keep_back
+        self._compilations = compilations
         self._traffic = traffic
         self._ruler = ruler
         self._clock = clock
@@ -106,11 +110,13 @@ class Measurement:
                     break
                 try:
                     short, long, context = self._pair(passes, is_long_first=len(samples) % 2 == 1)
+                    bounds = [(begun, self._clock())]
                 except OutOfRoom:
                     self._note_room()
                     break
                 after = self._ruler.measure()
-                samples.append(self._sample(short, long, context, before, after))
+                compiled = compiled_within(self._compilations(), bounds)
+                samples.append(replace(self._sample(short, long, context, before, after), compiled=compiled))
                 self._criterion.add(samples[-1].fraction)
                 before = after
                 if self._criterion.is_finished():

@@ -126,13 +126,13 @@ def read_allow(value: Any, where: str) -> frozenset[str]:
         raise pytest.UsageError(str(error)) from None
 
 
-def read_folders(value: Any, where: str) -> tuple[str, ...]:
-    """Folders of specs, several of them separated as in PATH."""
-    folders = tuple(part for part in str(value).split(os.pathsep) if part)
-    for folder in folders:
-        if not os.path.isdir(folder):
-            raise pytest.UsageError(f"{where}: {folder!r} is no folder")
-    return folders
+def read_paths(value: Any, where: str) -> tuple[str, ...]:
+    """Spec files and folders of them, several separated as in the variable PATH."""
+    paths = tuple(part for part in str(value).split(os.pathsep) if part)
+    for path in paths:
+        if not (os.path.isdir(path) or os.path.isfile(path)):
+            raise pytest.UsageError(f"{where}: {path!r} is no file and no folder")
+    return paths
 
 
 def _one_of(allowed: tuple[str, ...], value: Any, where: str) -> str:
@@ -193,10 +193,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "specs",
-        read_folders,
+        read_paths,
         (),
-        "DIR",
-        "Folder with specs of devices, beside those that come with the package",
+        "PATH",
+        "Specs of devices, models and formats, a file or a folder of them, beside those that come with the package",
     ),
 )
 

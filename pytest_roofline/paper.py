@@ -54,7 +54,7 @@ def paper_traffic(
     if prompt_tokens is not None:
         return Traffic(
             bytes_per_pass=inventory.weight_bytes_per_pass(float(sequences * prompt_tokens)),
-            least_bytes_per_pass=inventory.least_weight_bytes_per_pass(),
+            least_bytes_per_pass=inventory.at_least().dense_bytes,
             flops_per_pass=sequences * inventory.prefill_flops(prompt_tokens),
             dtype=inventory.compute_dtype,
             batch=batch,
@@ -66,9 +66,10 @@ def paper_traffic(
     read = inventory.weight_bytes_per_pass(float(sequences))
     kv_bytes = sequences * cached
     flops = inventory.flops_per_pass(float(sequences), length)
+    least = inventory.at_least()
     return Traffic(
         bytes_per_pass=read + kv_bytes,
-        least_bytes_per_pass=inventory.least_weight_bytes_per_pass() + kv_bytes,
+        least_bytes_per_pass=least.dense_bytes + sequences * least.kv_bytes_read(length),
         weight_bytes_per_pass=read,
         kv_bytes_per_pass=kv_bytes,
         # What the next token adds: windows that are full add nothing.

@@ -11,7 +11,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pytest_roofline.architecture import Architecture, Storage, Weight
 from pytest_roofline.device import Spec
@@ -26,6 +27,8 @@ from pytest_roofline.units import format_bytes_per_s
 AS_STORED = "as stored"
 PLAIN = "bf16"
 OWN_DRAFT = "mtp"
+# What frameworks call devices, whatever card it is.
+_FRAMEWORK_DEVICES = ("cpu", "gpu", "cuda", "mps", "xpu")
 # GGUF file types that are plain formats as well: then what is meant is the format, norms and all.
 _PLAIN = ("f32", "f16", "bf16")
 _FILE_SUFFIXES = (".json", ".gguf", ".safetensors")
@@ -57,20 +60,20 @@ def machine_of(device: str | None, given: Given, catalogue: Catalogue) -> Machin
 
     Raises RooflineUsageError where neither gives a bandwidth, and with the nearest names for an unknown device.
     """
-    if device is None and given.bandwidth_bytes_per_s is None:
-        raise RooflineUsageError("which device? give --device NAME, or its figures: --bandwidth 3.35TB/s [--peak ...]")
-    spec = None if device is None else catalogue.device(device)
+    spec = None if device is None else _spec_of(device, catalogue)
     bandwidth, bandwidth_source = _figure(
         given.bandwidth_bytes_per_s, "--bandwidth", spec, "bandwidth_bytes_per_s", spec.source if spec else None
     )
+    if bandwidth is None:
+        raise RooflineUsageError("which device? give --device NAME, or its figures: --bandwidth 3.35TB/s [--peak ...]")
     memory, memory_source = _figure(given.memory_bytes, "--memory", spec, "memory_bytes")
+    most_memory = None if given.memory_bytes is not None or spec is None else _most_memory_bytes(spec)
     # A sheet prints what a link carries both ways together; an all-reduce sends and receives at the same time.
     both_ways = spec.link_bidirectional_bytes_per_s if spec else None
     link, link_source = _figure(given.link_bytes_per_s, "--link", spec, "link_bidirectional_bytes_per_s")
     if given.link_bytes_per_s is None and both_ways is not None:
         link, link_source = both_ways / 2, f"{link_source}; one direction, half of the printed figure"
     spill, spill_source = _figure(given.spill_bytes_per_s, "--spill-bandwidth", spec, "host_link_bytes_per_s")
-    assert bandwidth is not None  # noqa: S101 - a spec has one, and without a spec it was given, see above
     name = spec.name if spec else f"a device of {format_bytes_per_s(bandwidth)}"
     return Machine(
         name=name,
@@ -86,6 +89,7 @@ def machine_of(device: str | None, given: Given, catalogue: Catalogue) -> Machin
         given_peak_flops_per_s=given.peak_flops_per_s,
         memory_bytes=memory,
         memory_source=memory_source,
+        most_memory_bytes=most_memory,
         is_unified_memory=spec.is_unified_memory if spec else False,
         ranks=given.ranks,
         link_bytes_per_s=link,
@@ -94,6 +98,25 @@ def machine_of(device: str | None, given: Given, catalogue: Catalogue) -> Machin
         spill_bytes_per_s=spill,
         spill_source=spill_source,
     )
+
+
+def _spec_of(device: str, catalogue: Catalogue) -> Spec:
+    try:
+        return catalogue.device(device)
+    except RooflineUsageError as error:
+        if device.strip().lower().partition(":")[0] not in _FRAMEWORK_DEVICES:
+            raise
+        raise RooflineUsageError(
+            f"--device {device.strip()}: no data sheet says how fast this machine's memory is\n"
+            "Measure it with `roofline probe`, and give what that prints: --bandwidth 51.2GB/s [--memory 32GB]\n"
+            f"(As the name of a card: {error})"
+        ) from error
+
+
+def _most_memory_bytes(spec: Spec) -> float | None:
+    """A card's GB read as GiB, as drivers report them; None where the figure is not one of whole GB or is shared."""
+    whole_gb, rest = divmod(spec.memory_bytes, 1e9)
+    return None if rest or spec.is_unified_memory else whole_gb * 2**30
 
 
 def _figure(
@@ -144,7 +167,7 @@ def _architecture_on_hub(model: str, has_caches: bool) -> Architecture:
 
 
 def _architecture_of_path(path: str, has_caches: bool) -> Architecture:
-    if not os.path.exists(path):
+    if not os.path.lexists(path):  # a link that leads nowhere is said by the reader
         raise RooflineUsageError(
             f"{path[:256]}: no such file or folder; a config.json, a folder with one, a .gguf or .safetensors file is "
             "needed"
@@ -189,11 +212,24 @@ def own_draft_in(
 
 
 def kv_named(name: str, catalogue: Catalogue) -> Format:
-    """A format of KV caches by name."""
-    found = format_named(name, catalogue)
+    """A format of KV caches by name. Raises RooflineUsageError that offers formats of KV caches alone."""
+    try:
+        found = format_named(name, catalogue)
+    except RooflineUsageError as error:
+        raise RooflineUsageError(f"{name!r:.60} is no format of a KV cache; {_kv_formats(catalogue)}") from error
     if not found.for_kv:
-        raise RooflineUsageError(f"format {found.id!r} is for weights; no engine is known that keeps a KV cache in it")
+        raise RooflineUsageError(
+            f"format {found.id!r} is for weights; no engine is known that keeps a KV cache in it; "
+            f"{_kv_formats(catalogue)}"
+        )
     return found
+
+
+def _kv_formats(catalogue: Catalogue) -> str:
+    from pytest_roofline.specs.formats import read_format
+
+    every = [read_format(*entry, 0) for entry in catalogue.entries("formats")]
+    return f"there are {', '.join(found.id for found in every if found.for_kv and found.stated_bits is None)}"
 
 
 def stored_as(architecture: Architecture, weights: str | None, catalogue: Catalogue) -> StoredAs:
@@ -210,11 +246,14 @@ def stored_as(architecture: Architecture, weights: str | None, catalogue: Catalo
 
 
 def _named(weights: str, architecture: Architecture, catalogue: Catalogue) -> StoredAs:
-    from pytest_roofline.gguf_mix import is_file_type, read_mix
+    from pytest_roofline.gguf_mix import COMPUTE_DTYPE, is_file_type, read_mix
 
     if is_file_type(weights) and weights.strip().lower() not in _PLAIN:
-        mix = read_mix(weights, architecture)
-        return StoredAs(plan=mix.weight_bytes, name=mix.file_type.lower(), compute_dtype="bfloat16")
+        # Converters leave the layers that only draft out: the rules of a mix go by the others.
+        drafting = set(map(id, architecture.prediction_weights))
+        decoding = tuple(weight for weight in architecture.weights if id(weight) not in drafting)
+        mix = read_mix(weights, replace(architecture, weights=decoding))
+        return StoredAs(plan=mix.weight_bytes, name=mix.file_type.lower(), compute_dtype=COMPUTE_DTYPE)
     return _in_format(weights_named(weights, catalogue))
 
 
@@ -293,13 +332,10 @@ def rule_in(
 
         if weights is None or not is_file_type(weights):
             raise
-        from pytest_roofline.specs.models import model_named
-
-        example = model_named(_MIX_EXAMPLE, catalogue)
-        mixed = inventory_in(example, weights, None, catalogue)
+        mixed = _mixed_example(weights, catalogue)
         bytes_per_parameter, name, dtype = mixed.total_bytes / mixed.parameters, mixed.weights, mixed.compute_dtype
         notes = (
-            f"{name} is a mix of formats by tensor: its average over {example.name}, "
+            f"{name} is a mix of formats by tensor: its average over {mixed.model}, "
             f"{8 * bytes_per_parameter:.2f} bits per parameter, is taken",
         )
     return rule_inventory(
@@ -312,6 +348,34 @@ def rule_in(
         compute_dtype=dtype,
         notes=notes,
     )
+
+
+def _mixed_example(file_type: str, catalogue: Catalogue) -> Inventory:
+    from pytest_roofline.specs.models import model_named
+
+    return inventory_in(model_named(_MIX_EXAMPLE, catalogue), file_type, None, catalogue)
+
+
+def describe_mix(name: str, catalogue: Catalogue) -> dict[str, Any] | None:
+    """What ``specs show q4_k_m`` says of a file type of llama.cpp, as `Catalogue.describe`; None for no such type."""
+    from pytest_roofline.gguf_mix import is_file_type
+
+    if not is_file_type(name):
+        return None
+    mixed = _mixed_example(name, catalogue)
+    return {
+        "kind": "formats",
+        "id": mixed.weights,
+        "name": f"{mixed.weights.upper()}, a file type of llama.cpp: a mix of formats by tensor and layer",
+        "for": ["weights"],
+        "compute_dtype": mixed.compute_dtype,
+        "figures": {
+            "bits_per_weight": {
+                "value": round(8 * mixed.total_bytes / mixed.parameters, 3),
+                "source": f"the average over {mixed.model}, by the rules of llama-quantize; of other models it differs",
+            }
+        },
+    }
 
 
 def smaller_rules(inventory: Inventory, catalogue: Catalogue) -> Iterator[Inventory]:

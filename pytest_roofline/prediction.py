@@ -8,14 +8,19 @@
 
 (S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.) Weights outside of the device's memory come
 through the spill path: its time is added to that of the memory (layers one after another) or overlaps it. With tensor
-parallel ranks the bytes and FLOPs of a pass are those of *one* device: they divide by the ranks. A ring all-reduce of
+parallel ranks the bytes and FLOPs of a pass are those of *one* device: they divide by the ranks, but for KV heads,
+of which the fullest rank holds ``ceil(heads / ranks)``. A ring all-reduce of
 n bytes sends ``2 * (ranks - 1) / ranks * n`` per device. No files and no names here: the module `predict` turns
 those into records.
+
+The *limit* is what no correct implementation can exceed: the least bytes (`Inventory.at_least`), all of them divided by
+the ranks (data-parallel attention and decode context parallelism divide even a latent that serves all heads), the
+largest dense peak of any dtype, and no collectives, since other ways to share the work need fewer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.errors import RooflineUsageError
@@ -27,11 +32,9 @@ if TYPE_CHECKING:
     from pytest_roofline.roofline import Bound
 
 EXPECTED_SHARES = (0.60, 0.85)
-"""Well-made decoding reaches this share of the datasheet ceiling."""
+"""Well-made engines reach this share of the datasheet ceiling."""
 EXCHANGED_BYTES = 2
 """Ranks exchange hidden states in 16 bits."""
-REDUCTIONS_PER_LAYER = 2
-"""All-reduces: one after attention, one after the feed-forward part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class Prediction:
     """The part of `weight_bytes_per_pass` that comes through the spill path."""
     link_bytes_per_pass: float
     least_bytes_per_pass: float
-    """What no correct implementation can avoid: of a mixture, the experts of one token."""
+    """What no correct implementation can avoid, whatever the ranks share: see `Inventory.at_least`."""
     rule_weight_bytes_per_pass: float
     """By the rule of thumb, active parameters x bytes: looked-up tables counted as read."""
     flops_per_pass: float
@@ -57,27 +60,33 @@ class Prediction:
     link_s: float
     step_floor_s: float
     limit_step_floor_s: float
-    """With `least_bytes_per_pass`."""
+    """With `least_bytes_per_pass`, the largest peak of any dtype, and no collectives."""
     rule_step_floor_s: float
     peak_flops_per_s: float | None
     peak_source: str | None
     peak_dtype: str | None
     memory_needed_bytes: float
     fits: bool | None
-    """None: the size of the memory is not known."""
+    """None: the size of the memory is not known. A printed size counts as GiB here: see `fits_as_printed`."""
     step_bound: Bound
     """What sets the floor, whether the model fits or not."""
     ttft_floor_s: float | None
     """The rule: 2 x active parameters x prompt tokens / peak; one prompt alone."""
     prefill_flops: float | None
     prefill_floor_s: float | None
-    """Exact: the larger of `prefill_flops` / peak and reading the weights once."""
+    """Exact: the larger of `prefill_flops` / peak and reading the weights once, of a mixture one token's experts."""
     notes: tuple[str, ...] = ()
 
     @property
     def bytes_per_pass(self) -> float:
         """Weights, KV and the draft's reads."""
         return self.weight_bytes_per_pass + self.kv_bytes_per_pass + self.draft_bytes_per_pass
+
+    @property
+    def fits_as_printed(self) -> bool | None:
+        """Whether it fits the size that the vendor prints, taken as GB."""
+        memory_bytes = self.machine.memory_bytes
+        return None if memory_bytes is None else self.memory_needed_bytes <= memory_bytes
 
     @property
     def bound(self) -> Bound:
@@ -204,20 +213,17 @@ def predict(machine: Machine, workload: Workload) -> Prediction:
     flops = inventory.flops_per_pass(tokens, workload.context)
     draft_bytes = 0.0
     if draft is not None:
-        draft_bytes, draft_flops = _draft_pass(workload, draft)
-        flops += draft_flops
+        draft_bytes = _draft_bytes(workload, draft, ranks)
+        flops += _draft_flops(workload, draft)
     weights = inventory.weight_bytes_per_pass(tokens)
-    least = inventory.least_weight_bytes_per_pass()
-    kv = _kv_bytes(inventory, workload.batch, workload.context, ranks)
-    draft_bytes, flops = draft_bytes / ranks, flops / ranks
+    kv = workload.batch * inventory.kv_bytes_read(workload.context, ranks)
+    flops /= ranks
     others = kv + draft_bytes
     peak = machine.peak(inventory.compute_dtype)
     compute_s = 0.0 if peak is None else flops / peak[0]
     link_bytes, link_s = _collectives(machine, inventory, tokens)
     memory_s, spill_s, step_s, bound = _step(machine, workload, weights / ranks, others, compute_s, link_s)
-    limit_s = step_s
-    if inventory.is_mixture:
-        limit_s = _step(machine, workload, least / ranks, others, compute_s, link_s)[2]
+    least, limit_s = _limit(machine, workload)
     rule = weights + inventory.lookup_bytes
     rule_s = step_s
     if inventory.lookup_bytes:
@@ -226,7 +232,7 @@ def predict(machine: Machine, workload: Workload) -> Prediction:
     ttft_s = prefill_flops = prefill_s = None
     if workload.prompt is not None:
         prefill_flops = inventory.prefill_flops(workload.prompt) / ranks
-        read = inventory.weight_bytes_per_pass(float(workload.prompt)) / ranks
+        read = inventory.least_weight_bytes_per_pass() / ranks
         if peak is not None:
             ttft_s = 2.0 * inventory.active_parameters * workload.prompt / (peak[0] * ranks)
             prefill_s = _step(machine, workload, read, 0.0, prefill_flops / peak[0], 0.0)[2]
@@ -238,7 +244,7 @@ def predict(machine: Machine, workload: Workload) -> Prediction:
         draft_bytes_per_pass=draft_bytes,
         spill_bytes_per_pass=weights / ranks * workload.offload,
         link_bytes_per_pass=link_bytes,
-        least_bytes_per_pass=least / ranks + others,
+        least_bytes_per_pass=least,
         rule_weight_bytes_per_pass=rule / ranks,
         flops_per_pass=flops,
         memory_s=memory_s,
@@ -252,7 +258,7 @@ def predict(machine: Machine, workload: Workload) -> Prediction:
         peak_source=None if peak is None else peak[1],
         peak_dtype=None if peak is None else peak[2],
         memory_needed_bytes=needed,
-        fits=None if machine.memory_bytes is None else needed <= machine.memory_bytes,
+        fits=None if machine.memory_bytes is None else machine.holds(needed),
         step_bound=bound,
         ttft_floor_s=ttft_s,
         prefill_flops=prefill_flops,
@@ -260,27 +266,39 @@ def predict(machine: Machine, workload: Workload) -> Prediction:
     )
 
 
-def _draft_pass(workload: Workload, draft: Draft) -> tuple[float, float]:
-    """Bytes and FLOPs of the draft: it is run once for each proposed token, one after the other."""
+def _limit(machine: Machine, workload: Workload) -> tuple[float, float]:
+    """The least bytes of a pass and the seconds that they take, of one of the ranks that divide everything."""
+    least, draft, ranks = workload.inventory.at_least(), workload.draft, machine.ranks
+    weights = least.weight_bytes_per_pass(1.0)
+    others = workload.batch * least.kv_bytes_read(workload.context)
+    flops = least.flops_per_pass(workload.batch * workload.positions, workload.context)
+    if draft is not None:
+        drafting = replace(draft, inventory=draft.inventory.at_least())
+        others += _draft_bytes(workload, drafting, 1)
+        flops += _draft_flops(workload, drafting)
+    peak = machine.largest_peak_flops_per_s
+    compute_s = flops / ranks / peak if peak is not None else 0.0
+    step_s = _step(machine, workload, weights / ranks, others / ranks, compute_s, 0.0)[2]
+    return (weights + others) / ranks, step_s
+
+
+def _draft_bytes(workload: Workload, draft: Draft, ranks: int) -> float:
+    """Of one rank: the draft is run once for each proposed token, one after the other."""
     own, batch = draft.inventory, float(workload.batch)
-    read = own.weight_bytes_per_pass(batch) + batch * own.kv_bytes_read(workload.context)
-    return draft.tokens * read, draft.tokens * own.flops_per_pass(batch, workload.context)
+    read = own.weight_bytes_per_pass(batch) / ranks + batch * own.kv_bytes_read(workload.context, ranks)
+    return draft.tokens * read
 
 
-def _kv_bytes(inventory: Inventory, batch: int, context: float, ranks: int) -> float:
-    """What one rank reads of all sequences' caches: heads divide, a latent that all heads share does not."""
-    total = batch * inventory.kv_bytes_read(context)
-    if ranks == 1:
-        return total
-    shared = batch * inventory.shared().kv_bytes_read(context)
-    return (total - shared) / ranks + shared
+def _draft_flops(workload: Workload, draft: Draft) -> float:
+    """Of all ranks together."""
+    return draft.tokens * draft.inventory.flops_per_pass(float(workload.batch), workload.context)
 
 
 def _collectives(machine: Machine, inventory: Inventory, tokens: float) -> tuple[float, float]:
     """Bytes that one rank sends, and the seconds that takes: 0 where link, layers or width are not known."""
-    if machine.ranks == 1 or not inventory.layers:
+    calls = inventory.reductions
+    if machine.ranks == 1 or not calls:
         return 0.0, 0.0
-    calls = REDUCTIONS_PER_LAYER * inventory.layers
     ring = 2.0 * (machine.ranks - 1) / machine.ranks
     link_bytes = calls * ring * tokens * inventory.hidden * EXCHANGED_BYTES
     link_s = link_bytes / machine.link_bytes_per_s if machine.link_bytes_per_s else 0.0
@@ -303,14 +321,17 @@ def _step(
     return memory_s, spill_s, step_s, "link" if spill_s > memory_s else "memory"
 
 
-def needed_bytes(machine: Machine, workload: Workload) -> float:
-    """Memory of one device: its part of all weights but spilled ones, and the caches; no activations, no runtime."""
-    inventory, draft = workload.inventory, workload.draft
-    context = workload.kept_context
+def needed_bytes(machine: Machine, workload: Workload, *, is_divided: bool = False) -> float:
+    """Memory of one device: its part of all weights but spilled ones, and the caches; no activations, no runtime.
+
+    Layers for multi-token prediction count when they draft: engines do not load them otherwise. `is_divided`: the ranks
+    divide all caches among them, by sequences or by tokens, and not by heads.
+    """
+    inventory, draft, ranks = workload.inventory, workload.draft, machine.ranks
+    context, holders = workload.kept_context, 1 if is_divided else machine.ranks
     weights = inventory.total_bytes * (1.0 - workload.offload)
-    kept = inventory.kv_bytes_kept(context)
-    shared = inventory.shared().kv_bytes_kept(context) if machine.ranks > 1 else 0.0
+    kept = inventory.kv_bytes_kept(context, holders)
     if draft is not None:
-        weights += 0.0 if draft.is_own else draft.inventory.total_bytes
-        kept += draft.inventory.kv_bytes_kept(context)
-    return weights / machine.ranks + workload.batch * ((kept - shared) / machine.ranks + shared)
+        weights += inventory.prediction_bytes if draft.is_own else draft.inventory.total_bytes
+        kept += draft.inventory.kv_bytes_kept(context, holders)
+    return weights / ranks + workload.batch * (kept / ranks if is_divided else kept)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_roofline.device import Device, Pattern
+from pytest_roofline.residency import Surveyor
 from pytest_roofline.traffic import Traffic
 
 
@@ -105,6 +106,8 @@ class Trace:
     device_ids: tuple[str, ...] = ()
     context_room: int | None = None
     """Tokens that still fit into a static cache seen in the step; None when no such cache was seen."""
+    surveyor: Surveyor | None = None
+    """Looks, later, at what lies where the step read; None where this framework cannot tell."""
 
 
 @runtime_checkable
@@ -113,7 +116,10 @@ class Backend(Protocol):
 
     name: str
     is_lazy: bool
-    """Whether work waits until its output is asked for: then each pass is submitted, and forcing it is its work."""
+    """Whether work waits until its output is asked for: then each pass is submitted, and forcing it is its work.
+
+    An eager backend may have a method ``holds_lazy(output) -> bool`` for devices on which it is lazy all the same.
+    """
 
     is_marker_complete: bool
     """Whether a marker covers every queue; where side streams exist that it cannot know of, a drain may outlast it."""
@@ -204,3 +210,48 @@ class WatchedClock:
     name: str
     seconds_per_unit: float
     read: Callable[[], float] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedEvents:
+    """A class of device events that test code may time with: ``start.record()``, ``end.record()``, their difference.
+
+    A backend may have a method ``event_classes() -> Sequence[WatchedEvents]``; like `public_clocks` it is no part of
+    `Backend`. An audit sees calls of the two methods for as long as it lasts.
+    """
+
+    name: str
+    owner: type
+    record: str
+    """Method that queues the event."""
+    elapsed: str
+    """Method of the start event that takes the end event and returns the time between the two."""
+    seconds_per_unit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """Something was compiled, or captured into a graph, between two moments of the backend's clock."""
+
+    what: str
+    start_s: float
+    end_s: float
+
+
+class CompileLog(Protocol):
+    """What a framework compiled since the log was opened.
+
+    A backend may have a method ``open_compile_log() -> CompileLog``; like `public_clocks` it is no part of `Backend`.
+    """
+
+    def entries(self) -> Sequence[Compilation]:
+        """What was seen so far, in order."""
+        ...
+
+    def poll(self) -> None:
+        """Notice a compiler that was imported since the log was opened; costs next to nothing."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening and leave nothing behind in the framework."""
+        ...

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.backends import Backends
 from pytest_roofline.checks.evidence import DRIVER_SLACK, MEASURED_SLACK, SHEET_SLACK, Limit
+from pytest_roofline.checks.identity import AGREEMENT
 from pytest_roofline.device import Device
 from pytest_roofline.errors import DeviceUnavailable, MeasurementError
 from pytest_roofline.protocol import Backend
@@ -110,10 +111,6 @@ class Session:
                 self._on_probe(probe)
         return self._probes[key]
 
-    def has_probed(self, device: Device) -> bool:
-        """Whether the device was probed already."""
-        return device.key in self._probes
-
     def limit(self, device: Device) -> Limit:
         """The largest credible bandwidth: bus width x clock, else the datasheet, else the best of all probes.
 
@@ -129,7 +126,9 @@ class Session:
                 slack=DRIVER_SLACK,
                 source=f"the driver's bus width x memory clock ({format_bytes_per_s(driver_rate)})",
             )
-        elif device.spec is not None and not device.is_overclocked:
+            if _is_named_faster(device, driver_rate):
+                sheet = None
+        if sheet is None and device.spec is not None and not device.is_overclocked:
             sheet = Limit(
                 bytes_per_s=device.spec.bandwidth_bytes_per_s,
                 slack=SHEET_SLACK,
@@ -176,6 +175,13 @@ class Session:
         finally:
             self._held.discard(key)
             lock.release()
+
+
+def _is_named_faster(device: Device, driver_rate: float) -> bool:
+    """Whether name and driver tell of different cards, and the data sheet's is the faster one: nobody is accused."""
+    if device.spec is None or device.is_overclocked:
+        return False
+    return device.spec.bandwidth_bytes_per_s > AGREEMENT * driver_rate
 
 
 def matches_no_cpu(wanted: str) -> bool:

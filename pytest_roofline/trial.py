@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_roofline.amounts import Amounts, find_amounts
-from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu_of, neighbours_share
+from pytest_roofline.bench import Bench, HotGauge, budgets_for, clocks_of, fraction_of, mbu_of, neighbours_share
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.ceiling import memory_bytes
 from pytest_roofline.checks.evidence import Evidence, Kind
+from pytest_roofline.compile_logs import CompileLogs
+from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.eviction import SeparateLoop, cold_loop, rotated_bytes
 from pytest_roofline.ledger import tokens_of_a_pass
 from pytest_roofline.loop import Loop
@@ -22,6 +24,7 @@ from pytest_roofline.settings import Settings
 from pytest_roofline.stopping import UntilDecided
 from pytest_roofline.units import format_bytes
 from pytest_roofline.verdict import judge
+from pytest_roofline.workproof import Proof, Question, WorkProof, completed, passes_kept, witness_of
 
 KNEES_OF_A_COLD_KERNEL = 4
 
@@ -43,6 +46,8 @@ class Job:
     inputs: Any = None
     is_stateless: bool = False
     is_hot: bool = False
+    reference: Any = None
+    tamper: bool = False
     max_time_s: float = 10.0
 
     @property
@@ -64,6 +69,9 @@ class Trial:
         drains: Sequence[Backend],
         checks: Sequence[Check] = CHECKS,
     ) -> None:
+        if job.reference is not None and not callable(job.reference):
+            kind = type(job.reference).__name__
+            raise RooflineUsageError(f"reference is a {kind}; it must be callable, with the arguments of the step")
         self._job = job
         self._settings = settings
         self._backend = backend
@@ -71,6 +79,7 @@ class Trial:
         self._checks = checks
         self._start = 0.0
         self._pass_s = 0.0
+        self._watcher = witness_of(backend) if job.tamper else None
         self.loop = Loop(
             job.step,
             backend=backend,
@@ -91,7 +100,7 @@ class Trial:
         self._start = self._backend.clock()
         amounts = find_amounts(
             self.loop,
-            job.step,
+            job.step if self._watcher is None else self._watcher.watched(job.step),
             backends=self._backends,
             backend=self._backend,
             model=job.model,
@@ -100,6 +109,8 @@ class Trial:
             context=job.context,
             may_return_nothing=job.is_kernel,
         )
+        if amounts.backend is not self._backend:
+            self._watcher = None  # it is of another framework
         self._backend = amounts.backend
         self.loop.use(amounts.backend)
         self._pass_s = self._backend.clock() - self._start
@@ -138,7 +149,10 @@ class Trial:
         )
         clock = bench.backend.clock
         begun, before = clock(), bench.backend.conditions(bench.device)
-        with HotGauge(bench.probe) if job.is_hot else bench.ruler(traffic) as gauge:
+        with (
+            CompileLogs([self._backend]) as compiled,
+            HotGauge(bench.probe) if job.is_hot else bench.ruler(traffic) as gauge,
+        ):
             timing = Measurement(
                 loop,
                 traffic=traffic,
@@ -149,7 +163,8 @@ class Trial:
                 context=float(amounts.context),
                 compute_s=ceiling.compute_s,
                 criterion=UntilDecided(budgets.at_least, budgets.at_most),
-                keep_back=ALTERNATIONS if bench.limit.is_measured else 0,
+                keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
+                compilations=compiled.entries,
             ).run()
         after = bench.backend.conditions(bench.device)
         if callable(job.tokens_per_pass) and self.loop.outputs is not None:
@@ -181,10 +196,14 @@ class Trial:
             cores=bench.device.compute_units if bench.device.is_cpu else None,
             probe_doubts=bench.doubts,
             probe_excess=bench.probe.excess,
+            survey=None if amounts.surveyor is None else amounts.surveyor.survey(),
+            clocks=clocks_of(before, after, bench.device),
+            identity=bench.identity,
             allow=self._settings.allow,
         )
         evidence = self._confronted(evidence, loop, bench, timing)
-        return self._result(evidence, bench, timing, notes, amounts)
+        proof = self._proof(amounts, timing)
+        return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof)
 
     def _cool(self, amounts: Amounts, bench: Bench) -> tuple[Any, Any, float, str | None]:
         """Keep a kernel's caches cold: past four knees nothing is needed, inputs may rotate, else evict."""
@@ -213,12 +232,34 @@ class Trial:
             return evidence
         passes = timing.samples[-1].passes
         if loop.room_left is not None and not loop.has_reset:
-            passes = max(1, min(passes, loop.room_left // ALTERNATIONS))
+            passes = max(1, min(passes, (loop.room_left - passes_kept(self.loop)) // ALTERNATIONS))
         with bench.best_of_all() as best:
             return replace(evidence, confrontation=confront(loop, best, passes, needed))
 
+    def _proof(self, amounts: Amounts, timing: Timing) -> Proof:
+        """A few more passes, untimed, that show whether the output comes from them."""
+        job = self._job
+        question = Question(
+            step=job.step,
+            model=job.model,
+            has_inputs=job.inputs is not None,
+            reference=job.reference,
+            tamper=job.tamper,
+            is_decode=job.kind == "decode",
+            is_stateless=job.is_stateless,
+            max_time_s=job.max_time_s,
+        )
+        proof = WorkProof(question, self.loop, amounts.backend, amounts, pass_s=timing.step_s or self._pass_s)
+        return proof.look(self._watcher)
+
     def _result(
-        self, evidence: Evidence, bench: Bench, timing: Timing, notes: Sequence[str], amounts: Amounts
+        self,
+        evidence: Evidence,
+        bench: Bench,
+        timing: Timing,
+        notes: Sequence[str],
+        amounts: Amounts,
+        proof: Proof,
     ) -> Result:
         verdict = judge(evidence, timing.fraction, self._checks)
         step_s = timing.step_s if timing.step_s is not None and timing.step_s > 0 else None
@@ -244,7 +285,7 @@ class Trial:
             ttft_s=step_s if evidence.kind == "prefill" else None,
             elapsed_s=bench.backend.clock() - self._start,
             notes=(*notes, *timing.notes),
-            not_checked=amounts.not_checked,
+            not_checked=completed(amounts, proof),
             conditions=bench.backend.conditions(bench.device).to_dict(),
             outputs=self.loop.outputs,
         )

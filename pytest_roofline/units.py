@@ -102,6 +102,8 @@ _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 # Nothing that is typed here is beyond these, and nothing between them overflows when it is divided or multiplied.
 _LEAST, _MOST = 1e-12, 1e24
+# Smaller ones without a unit are slips: 3.35 of a bandwidth, 70 of parameters.
+_LEAST_BARE_RATE, _LEAST_BARE_COUNT = 1e6, 1e3
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
@@ -111,18 +113,27 @@ def parse_bytes(text: str) -> float:
 
 
 def parse_bytes_per_s(text: str) -> float:
-    """A positive bandwidth: ``3.35TB/s``, ``273 GB/s``, ``1e12``. ``Gb/s`` are bits, and refused."""
+    """A positive bandwidth: ``3.35TB/s``, ``273 GB/s``, ``1e12``. ``Gb/s`` are bits, and refused.
+
+    So is a number under 1e6 without a unit: nobody means bytes by it.
+    """
+    _refuse_bare(text, "a bandwidth", _LEAST_BARE_RATE, "TB/s" if (_split(text)[0] or 0.0) < 50 else "GB/s")
     return _parsed(text, "a bandwidth", ("3.35TB/s", "273GB/s", "1e12"), _of_unit(text, ("B/s",), binary=True))
 
 
 def parse_flops_per_s(text: str) -> float:
-    """A positive compute rate: ``989TFLOP/s``, ``125 TFLOPS``, ``1.25e14``."""
+    """A positive compute rate: ``989TFLOP/s``, ``125 TFLOPS``, ``1.25e14``; a number under 1e6 needs a unit."""
+    _refuse_bare(text, "a compute rate", _LEAST_BARE_RATE, "TFLOP/s")
     units = ("FLOP/s", "FLOPS", "FLOPs", "FLOPs/s")
     return _parsed(text, "a compute rate", ("989TFLOP/s", "125TFLOPS", "1.25e14"), _of_unit(text, units))
 
 
 def parse_count(text: str) -> float:
-    """A positive number of parameters: ``70B``, ``8.03b``, ``350M``, ``1.5T``, ``7e9``; B is 1e9."""
+    """A positive number of parameters: ``70B``, ``8.03b``, ``350M``, ``1.5T``, ``7e9``; B is 1e9.
+
+    A number under 1,000 needs its letter.
+    """
+    _refuse_bare(text, "a number of parameters", _LEAST_BARE_COUNT, "B")
     number, unit = _split(text)
     scale = _COUNTS.get(unit.lower())
     value = None if number is None or scale is None else number * scale
@@ -146,6 +157,13 @@ def parse_number(text: str) -> float:
 def _split(text: str) -> tuple[float | None, str]:
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= 64 else None
     return (float(found[1]), found[2].strip()) if found else (None, "")
+
+
+def _refuse_bare(text: str, dimension: str, least: float, unit: str) -> None:
+    """A number without a unit and too small to be meant in base units: the error says what was meant."""
+    number, word = _split(text)
+    if number is not None and not word and _LEAST <= number < least:
+        raise RooflineUsageError(f"{text[:64]!r} is not {dimension}: no unit; did you mean {text.strip()}{unit}?")
 
 
 def _of_unit(text: str, units: tuple[str, ...], *, binary: bool = False) -> float | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from pytest_roofline.checks.evidence import ClockRead
+from pytest_roofline.checks.evidence import ClockRead, EventInterval
 from pytest_roofline.samples import median
 
 MATCH = 0.01
@@ -57,18 +58,36 @@ class Span:
 
 def find_span(reads: Sequence[ClockRead], seconds: float | None) -> Span | None:
     """The pair of reads that a claim of `seconds` speaks of; None when there is none, or no telling."""
-    if len(reads) == 2 and reads[0].clock == reads[1].clock:
-        return Span(start=reads[0], stop=reads[1])
+    return only_span(reads) or matching_span(reads, seconds)
+
+
+def only_span(reads: Sequence[ClockRead]) -> Span | None:
+    """The window of a test that read one clock twice and nothing else, whatever it claims."""
+    return Span(start=reads[0], stop=reads[1]) if len(reads) == 2 and reads[0].clock == reads[1].clock else None
+
+
+def matching_span(reads: Sequence[ClockRead], seconds: float | None) -> Span | None:
+    """The pair of reads whose returned difference is `seconds`, within 1 %."""
     if seconds is None:
         return None
     best: Span | None = None
     best_error = MATCH
     for clock in dict.fromkeys(read.clock for read in reads):
-        span, error = _closest([read for read in reads if read.clock == clock], seconds)
+        own = [read for read in reads if read.clock == clock]
+        span, error = _closest(own, seconds) if seconds > 0 else _still(own, seconds)
         # On a tie the later pair: a test that measures twice claims what it measured last.
         if span is not None and (error < best_error or (best is None and error <= MATCH)):
             best, best_error = span, error
     return best
+
+
+def _still(reads: Sequence[ClockRead], seconds: float) -> tuple[Span | None, float]:
+    """The last neighbours between which the clock stood still, or ran backwards by so much."""
+    for start, stop in reversed(list(pairwise(reads))):
+        span = Span(start=start, stop=stop)
+        if span.returned_s is not None and abs(span.returned_s - seconds) <= MATCH * abs(seconds):
+            return span, 0.0
+    return None, MATCH
 
 
 def _closest(reads: Sequence[ClockRead], seconds: float) -> tuple[Span | None, float]:
@@ -136,6 +155,136 @@ def closed_samples_s(spans: Sequence[Span]) -> tuple[float, ...]:
     return tuple(closed)
 
 
-def typical(values: Sequence[float]) -> float:
-    """The median: what a claim of several samples is taken to mean."""
-    return median(values)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Event intervals that a claim rests on: their sum or their median, so many times."""
+
+    intervals: tuple[EventInterval, ...]
+    is_median: bool = False
+    times: float = 1.0
+    unit: float = 1.0
+    """By which factor the claim mistook the unit: 1000 for microseconds claimed as milliseconds."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the intervals simply add up to the claim."""
+        return not self.is_median and self.times == 1.0
+
+    @property
+    def value_s(self) -> float:
+        """The time that the events gave."""
+        return self._of([interval.value_s for interval in self.intervals])
+
+    @property
+    def closed_s(self) -> float | None:
+        """The least that the work took, on every queue; None where it is not known."""
+        closed = closed_intervals_s(self.intervals)
+        return None if closed is None else self._of(closed)
+
+    @property
+    def host_s(self) -> float:
+        """Host time between the records."""
+        return self._of([interval.host_s or 0.0 for interval in self.intervals])
+
+    @property
+    def latest_s(self) -> float | None:
+        """The most that it can have taken."""
+        longest = [interval.latest_s for interval in self.intervals if interval.latest_s is not None]
+        return None if len(longest) < len(self.intervals) else self._of(longest)
+
+    def _of(self, values: Sequence[float]) -> float:
+        return (median(values) if self.is_median else sum(values)) * self.times
+
+
+UNITS = (1.0, 1e3, 1e6, 1e9)
+"""Factors by which a claim is too short that takes milli-, micro- or nanoseconds for longer ones."""
+
+
+MOST_OF_THEM = 2 / 3
+"""Of the intervals that were read, a sum leaves out no more than the others: warm-ups."""
+
+
+def find_timed(intervals: Sequence[EventInterval], seconds: float | None, passes: float) -> Timed | None:
+    """The event intervals that a claim of `seconds` for so many passes was made from; None when there is no telling.
+
+    One interval, the sum of the last ones (the first may be warm-ups), or the median, mean or any single one of them
+    as the time of a pass.
+    """
+    if seconds is None or not intervals:
+        return None
+    for unit in UNITS if seconds > 0 else (1.0,):
+        found = _find_timed(tuple(intervals), seconds * unit, passes)
+        if found is not None:
+            return replace(found, unit=unit)
+    return None
+
+
+def _find_timed(every: tuple[EventInterval, ...], wanted_s: float, passes: float) -> Timed | None:
+    for interval in reversed(every):
+        if _equal(interval.value_s, wanted_s):
+            return Timed(intervals=(interval,))
+    count = len(every)
+    total = 0.0
+    for first in range(count - 1, -1, -1):
+        total += every[first].value_s
+        if count - first < MOST_OF_THEM * count:
+            continue  # half of the laps for all of the tokens is a wrong divisor
+        if _equal(total, wanted_s):
+            return Timed(intervals=every[first:])
+        if _equal(total / (count - first) * passes, wanted_s):
+            return Timed(intervals=every[first:], times=passes / (count - first))
+    for times in dict.fromkeys((float(count), passes)):
+        middle = Timed(intervals=every, is_median=True, times=times)
+        if _equal(middle.value_s, wanted_s):
+            return middle
+        for interval in every:
+            if _equal(interval.value_s * times, wanted_s):
+                return Timed(intervals=(interval,), times=times)
+    return None
+
+
+def intervals_of_samples(intervals: Sequence[EventInterval], samples_s: Sequence[float]) -> Timed | None:
+    """For a claim made of single timings: the event intervals behind each, in order; None when they cannot be found."""
+    found: list[EventInterval] = []
+    position = 0
+    for sample in samples_s:
+        while position < len(intervals) and not _equal(intervals[position].value_s, sample):
+            position += 1
+        if position == len(intervals):
+            return None
+        found.append(intervals[position])
+        position += 1
+    return Timed(intervals=tuple(found), is_median=True, times=float(len(found)))
+
+
+def laps_of(reads: Sequence[ClockRead], seconds: float | None) -> tuple[Span, ...] | None:
+    """For a claim that is the sum of laps: the pairs of neighbouring reads that make it; None when they do not.
+
+    A read before the laps and one behind them may be log lines.
+    """
+    if seconds is None or seconds <= 0:
+        return None
+    for clock in dict.fromkeys(read.clock for read in reads):
+        every = [read for read in reads if read.clock == clock]
+        for own in (every, every[1:-1], every[1:], every[:-1]):
+            laps = tuple(Span(start=start, stop=stop) for start, stop in zip(own[0::2], own[1::2], strict=False))
+            times = [lap.returned_s for lap in laps if lap.returned_s is not None]
+            if len(own) % 2 == 0 and len(laps) > 1 and len(times) == len(laps) and _equal(sum(times), seconds):
+                return laps
+    return None
+
+
+def closed_intervals_s(intervals: Sequence[EventInterval]) -> tuple[float, ...] | None:
+    """Each interval closed by the device; work of an earlier one is not charged to the next. None where not known."""
+    closed = []
+    finished = float("-inf")
+    for interval in intervals:
+        if interval.began_s is None or interval.ended_s is None:
+            return None
+        closed.append(max(0.0, interval.ended_s - max(interval.began_s, finished)))
+        finished = max(finished, interval.ended_s)
+    return tuple(closed)
+
+
+def _equal(value_s: float, wanted_s: float) -> bool:
+    return abs(value_s - wanted_s) <= MATCH * abs(wanted_s)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.inventory import Inventory
+
+MOST_TOKENS_PER_PASS = 10_000
+"""Of one sequence; trees of drafts have some dozens of branches of some tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,11 @@ class Workload:
             raise RooflineUsageError(f"context is {self.context}; it must be 0 or more")
         if self.prompt is not None and self.prompt < 1:
             raise RooflineUsageError(f"prompt is {self.prompt}; it must be 1 or more tokens")
-        if not 0 < self.tokens_per_pass < math.inf:
-            raise RooflineUsageError(f"tokens_per_pass is {self.tokens_per_pass}; it must be positive")
+        if not 1 <= self.tokens_per_pass <= MOST_TOKENS_PER_PASS:
+            raise RooflineUsageError(
+                f"tokens_per_pass is {self.tokens_per_pass:g}: a pass yields a token of the model's own at least, and "
+                f"{MOST_TOKENS_PER_PASS:,} are the most that are believed"
+            )
         if not 0 <= self.offload <= 1:
             raise RooflineUsageError(f"offload is {self.offload}; a share of the weights from 0 to 1 is needed")
         if self.draft is not None and self.draft.tokens < 1:

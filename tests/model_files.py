@@ -103,6 +103,45 @@ def llama_tensors(*, blocks: int = 2, tied: bool = False, kind: int = F16) -> li
     return tensors
 
 
+def completed(values: Mapping[str, Any], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """These tensors, and the least of others that make a whole model of every block that the metadata count.
+
+    Attention where a block has no state and is given heads, projections of a state, a gated feed-forward.
+    """
+    architecture = values["general.architecture"]
+    kv_heads = values.get(f"{architecture}.attention.head_count_kv")
+    made = list(tensors)
+    blocks = values.get(f"{architecture}.block_count", 0) if tensors else 0
+    for block in range(blocks if blocks < 100 else 0):
+        names = {name.split(".", 2)[2] for name, _, _ in tensors if name.startswith(f"blk.{block}.")}
+        stems = {name.removesuffix(".weight").partition(".")[0] for name in names}
+
+        def lacks(*alternatives: str, stems: set[str] = stems) -> bool:
+            return not any(stem.startswith(alternatives) for stem in stems)
+
+        missing = []
+        if "shortconv" in stems:
+            missing += ["shortconv.in_proj", "shortconv.out_proj"]
+        elif not lacks("ssm_") or architecture == "mamba":
+            missing += [
+                *(["ssm_in"] if lacks("ssm_in", "attn_qkv") else []),
+                *(["ssm_out"] if lacks("ssm_out") else []),
+            ]
+        elif not (isinstance(kv_heads, list) and block < len(kv_heads) and kv_heads[block] == 0):
+            if lacks("attn_k", "attn_qkv"):
+                missing.append("attn_qkv")
+            elif lacks("attn_q"):
+                missing.append("attn_q")
+            if lacks("attn_v", "attn_kv_b", "attn_qkv") and "attn_qkv" not in missing:
+                missing.append("attn_v")
+            missing += ["attn_output"] if lacks("attn_output") else []
+        if architecture != "mamba":
+            parts = ("gate", "up", "down")
+            missing += [f"ffn_{part}" for part in parts if not stems & {f"ffn_{part}", f"ffn_{part}_exps"}]
+        made += [(f"blk.{block}.{name}.weight", (64, 64), F16) for name in missing]
+    return made
+
+
 def llama_gguf(**changed: Any) -> bytes:
     """The whole of it, tied or not."""
     return GgufWriter().file(llama_values(**changed), llama_tensors())

@@ -41,7 +41,7 @@ from pytest_roofline.backends.fake_device import FakeDevice
 from pytest_roofline.backends.fake_host import FakeHost
 from pytest_roofline.backends.fake_memory import FakeBuffer
 from pytest_roofline.backends.fake_model import FakeModel
-from pytest_roofline.backends.fake_trace import ModelFacts, Recording, traffic_of
+from pytest_roofline.backends.fake_trace import FakeSurveyor, ModelFacts, Recording, traffic_of
 from pytest_roofline.backends.fake_weather import (
     Neighbour,
     Noise,
@@ -52,10 +52,12 @@ from pytest_roofline.backends.fake_weather import (
     heavy_tail,
     step_change,
 )
+from pytest_roofline.backends.fake_witness import FakeWitness
 from pytest_roofline.device import PATTERNS, Device, Pattern
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.protocol import Conditions, Forced, Kernel, Trace, TraceRequest
 from pytest_roofline.traffic import Traffic, declared_traffic
+from pytest_roofline.witness import Witness
 
 __all__ = [
     "FakeArray",
@@ -242,6 +244,10 @@ class FakeBackend(FakeHost):
             return f"fake:{obj[0].device_index}"
         return next((array.device for array in arrays_in(obj)), None)
 
+    def witness(self) -> Witness:
+        """Tells by its launches whether an array was written; see `fake_witness`."""
+        return FakeWitness()
+
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once, for the virtual time that takes, and account for what its launches declare.
 
@@ -265,6 +271,8 @@ class FakeBackend(FakeHost):
         finally:
             self._recording = outer
         traffic = traffic_of(recording, tuple(arrays_in(outputs)), facts)
+        compresses = any(self._hardware[launch.device_index].compresses for launch in recording.launches)
+        surveyor = FakeSurveyor(recording, compresses=compresses)
         for launch in recording.launches:
             if launch.finished_s is not None:
                 launch.reads = launch.writes = ()
@@ -276,6 +284,7 @@ class FakeBackend(FakeHost):
             outputs=outputs,
             device_ids=tuple(f"fake:{index}" for index in indices),
             context_room=None if model is None else model.context_room,
+            surveyor=surveyor,
         )
 
     def count_model(self, model: FakeModel, *, batch: int | None = None, context: int | None = None) -> Traffic:

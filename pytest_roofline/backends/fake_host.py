@@ -13,13 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from pytest_roofline.backends.fake_array import FakeArray, FakeEvent, FakeGraph
 from pytest_roofline.backends.fake_clock import PublicClocks, VirtualClock
+from pytest_roofline.backends.fake_compile import FakeCompileLog
 from pytest_roofline.backends.fake_device import FakeDevice
 from pytest_roofline.backends.fake_memory import Data, FakeBuffer, Role
 from pytest_roofline.backends.fake_queue import DEFAULT_STREAM, Launch, Timeline
 from pytest_roofline.backends.fake_trace import Recording
 from pytest_roofline.backends.fake_weather import Weather, resolve_noise
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.protocol import WatchedClock
+from pytest_roofline.protocol import Compilation, WatchedClock, WatchedEvents
 
 Buffers: TypeAlias = "FakeBuffer | Sequence[FakeBuffer] | None"
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class FakeHost:
         self._capture: list[Launch] | None = None
         self._recording: Recording | None = None
         self._serial = 0
+        self._compilations: list[Compilation] = []
 
     def _timeline(self, index: int, hardware: FakeDevice, seed: int) -> Timeline:
         random = Random(f"{seed}/{index}")
@@ -175,6 +177,16 @@ class FakeHost:
         """Let the host work for that long: virtual time passes, the device goes on."""
         self._clock.advance(seconds)
 
+    def compile(self, seconds: float, what: str = "step") -> None:
+        """Let the host compile for that long; an open compile log notes it, as it notes each graph capture."""
+        start_s = self._clock.now_s
+        self.host(seconds)
+        self._compilations.append(Compilation(what=f"fake compiler ({what})", start_s=start_s, end_s=self._clock.now_s))
+
+    def open_compile_log(self) -> FakeCompileLog:
+        """What is compiled from now on."""
+        return FakeCompileLog(self._compilations)
+
     def busy_wait(self, seconds: float) -> None:
         """The same as `host`, for a loop that waits instead of working."""
         self.host(seconds)
@@ -220,8 +232,10 @@ class FakeHost:
         if self.is_lazy:
             raise RooflineUsageError("graph: a lazy backend has no graph capture; its launches are a graph already")
         self._capture = []
+        start_s = self._clock.now_s
         try:
             outputs = function()
+            self._compilations.append(Compilation(what="graph capture", start_s=start_s, end_s=self._clock.now_s))
             return FakeGraph(self, self._capture, outputs)
         finally:
             self._capture = None
@@ -232,6 +246,10 @@ class FakeHost:
         An audit puts them in the place of the real ones while it lasts.
         """
         return self._public.watched()
+
+    def event_classes(self) -> tuple[WatchedEvents, ...]:
+        """The events of this framework, which an audit watches while it lasts."""
+        return (WatchedEvents("FakeEvent", FakeEvent, "record", "elapsed_s", 1.0),)
 
     def perf_counter(self) -> float:
         """The public `time.perf_counter()` of this host, seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pytest_roofline.backends.fake_array import FakeArray
 from pytest_roofline.backends.fake_memory import FakeBuffer
 from pytest_roofline.backends.fake_queue import Launch
+from pytest_roofline.residency import Survey
 from pytest_roofline.traffic import TRACED, Traffic
 
 READ_AGAIN = "the same bytes read again in one step"
@@ -57,6 +59,40 @@ class _Ledger:
     @property
     def total_bytes(self) -> float:
         return self.anonymous_bytes + sum(self.distinct.values())
+
+
+_PATTERNS = {"constant": "one value", "predictable": "a regular pattern"}
+
+
+class FakeSurveyor:
+    """The buffers that a step read, as long as they live, and how much of each."""
+
+    def __init__(self, recording: Recording, *, compresses: bool) -> None:
+        self._compresses = compresses
+        read = _Ledger()
+        for launch in recording.launches:
+            for buffer, length_bytes in launch.reads:
+                if buffer is not None and buffer.role != "scratch":
+                    read.add(buffer, length_bytes)
+        self._parts = [(weakref.ref(buffer), length_bytes) for buffer, length_bytes in read.distinct.items()]
+
+    def survey(self) -> Survey | None:
+        """What the buffers hold by now; a real device's are sampled, these simply say so."""
+        sizes: defaultdict[str, float] = defaultdict(float)
+        for reference, length_bytes in self._parts:
+            buffer = reference()
+            if buffer is not None and not buffer.is_freed:
+                sizes[buffer.data] += length_bytes
+        if not sizes:
+            return None
+        largest = max(_PATTERNS, key=lambda data: sizes[data])
+        return Survey(
+            untouched_bytes=sizes["untouched"],
+            predictable_bytes=sizes["constant"] + sizes["predictable"],
+            sampled=len(self._parts),
+            pattern=_PATTERNS[largest],
+            may_compress=self._compresses,
+        )
 
 
 def traffic_of(recording: Recording, outputs: Sequence[FakeArray], facts: ModelFacts) -> Traffic | None:

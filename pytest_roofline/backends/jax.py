@@ -14,11 +14,13 @@ from functools import cached_property
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from pytest_roofline.backends.jax_compile import JaxCompileLog
 from pytest_roofline.backends.private_clock import clock as _clock
 from pytest_roofline.device import Device, Pattern
 from pytest_roofline.errors import DeviceUnavailable, MissingDependency, RooflineUsageError
 from pytest_roofline.protocol import Backend, Conditions, Forced, Kernel, Marker, Trace, TraceRequest
 from pytest_roofline.units import format_bytes
+from pytest_roofline.witness import Witness
 
 _UNKNOWN_FREE_BYTES = float(2**30)
 """What buffers may take on an accelerator that does not tell: one GiB."""
@@ -173,6 +175,16 @@ class JaxBackend:
             jax.device_get(self._first_elements(parts))
         notes = (f"{gone} deleted or donated JAX arrays were returned and could not be read",) if gone else ()
         return Forced(arrays=count, ids=ids, id_arrays=id_arrays, notes=notes)
+
+    def open_compile_log(self) -> JaxCompileLog:
+        """What JAX compiles from now on."""
+        return JaxCompileLog(_clock)
+
+    def witness(self) -> Witness:
+        """Compares arrays, and tells old ones from new; see `jax_witness`."""
+        from pytest_roofline.backends.jax_witness import JaxWitness
+
+        return JaxWitness(self._jax, self._arrays)
 
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once, recording what it hands to XLA; None where this JAX cannot be recorded."""

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from pytest_roofline.backends.jax_ledger import Ledger
+from pytest_roofline.backends.jax_surveyor import JaxSurveyor
 from pytest_roofline.backends.jax_views import Root, Value, known_of
 from pytest_roofline.protocol import Trace, TraceRequest
 from pytest_roofline.traffic import TRACED, Traffic
@@ -33,7 +34,12 @@ def trace(request: TraceRequest, device_of: Callable[[Any], str | None]) -> Trac
     if traffic is None:
         return None
     device = device_of(leaves) or device_of(book.arrays)
-    return Trace(traffic=traffic, outputs=outputs, device_ids=() if device is None else (device,))
+    return Trace(
+        traffic=traffic,
+        outputs=outputs,
+        device_ids=() if device is None else (device,),
+        surveyor=JaxSurveyor(existing, book.ledger.roots),
+    )
 
 
 def _platforms() -> tuple[str, ...]:

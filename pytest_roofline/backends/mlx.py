@@ -30,6 +30,7 @@ from pytest_roofline.protocol import (
     TraceRequest,
 )
 from pytest_roofline.units import format_bytes
+from pytest_roofline.witness import Witness
 
 _COLUMNS = 4096
 _ITEM_BYTES = 4
@@ -190,6 +191,12 @@ class MlxBackend:
         if not self.has_context() or next(self._arrays(obj), None) is None:
             return None
         return "cpu" if self._mx.default_device() == self._mx.Device(self._mx.cpu) else "gpu:0"
+
+    def witness(self) -> Witness:
+        """Copies, compares and overwrites arrays; see `mlx_witness`."""
+        from pytest_roofline.backends.mlx_witness import MlxWitness
+
+        return MlxWitness(self._mx, self._arrays)
 
     def trace(self, request: TraceRequest) -> Trace | None:
         """None: MLX offers no way to see the operations of a step, so its traffic has to be stated."""

@@ -17,6 +17,7 @@ import torch
 from pytest_roofline.backends import torch_outputs
 from pytest_roofline.backends.arena import Arena
 from pytest_roofline.backends.cpu import CpuBackend
+from pytest_roofline.backends.pages import survey_pages
 from pytest_roofline.backends.private_clock import clock as _clock
 from pytest_roofline.backends.torch_accelerator import (
     Accelerator,
@@ -25,14 +26,16 @@ from pytest_roofline.backends.torch_accelerator import (
     find_accelerator,
     first_line,
 )
+from pytest_roofline.backends.torch_compile import TorchCompileLog
 from pytest_roofline.backends.torch_kernels import make_arena_kernels, make_kernels, make_link_kernels, make_matmul
 from pytest_roofline.backends.torch_markers import MAX_THREADS, Anchor, DrainMarker, EventMarker
 from pytest_roofline.backends.torch_weights import count_module
 from pytest_roofline.device import Device, Pattern, Spec
 from pytest_roofline.errors import DeviceUnavailable, MeasurementError, RooflineUsageError
-from pytest_roofline.protocol import Conditions, Forced, Kernel, Marker, Trace, TraceRequest
+from pytest_roofline.protocol import Conditions, Forced, Kernel, Marker, Trace, TraceRequest, WatchedEvents
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.units import format_bytes
+from pytest_roofline.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,6 +229,21 @@ class TorchBackend:
                 events.append(event)
         return events
 
+    # -- what an audit watches
+    # -------------------------------------------------------------------------------------------------
+
+    def event_classes(self) -> Sequence[WatchedEvents]:
+        """The classes of events that test code may time this accelerator with; none on the CPU."""
+        return () if self._accelerator is None else self._accelerator.event_classes()
+
+    def holds_lazy(self, output: Any) -> bool:
+        """Whether a tensor of the output is on a device that evaluates when it is read (XLA, TorchScript's)."""
+        return torch_outputs.holds_lazy(output)
+
+    def open_compile_log(self) -> TorchCompileLog:
+        """What `torch.compile` compiles and what is captured from now on."""
+        return TorchCompileLog(self._read_clock)
+
     # -- looking
     # -------------------------------------------------------------------------------------------------
 
@@ -239,11 +257,20 @@ class TorchBackend:
         one = torch.ones(1, device="cpu")
         self.trace(TraceRequest(step=lambda: one + one))
 
+    def witness(self) -> Witness:
+        """Copies, compares and overwrites tensors that torch allocated; see `torch_witness`."""
+        from pytest_roofline.backends.torch_witness import TorchWitness
+
+        return TorchWitness()
+
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once under a dispatch mode and account for its bytes."""
         from pytest_roofline.models.module import trace_module
 
         trace: Trace | None = trace_module(request)
+        surveyor = getattr(trace, "surveyor", None)
+        if surveyor is not None:
+            surveyor.look_at_pages(survey_pages)
         return trace
 
     def count_model(self, model: Any, *, batch: int | None = None, context: int | None = None) -> Traffic:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_roofline.device import Device, Spec
-from pytest_roofline.protocol import Conditions
+from pytest_roofline.protocol import Conditions, WatchedEvents
 from pytest_roofline.specs import load_devices, match
 
 _VENDORS = {"xpu": "Intel", "mps": "Apple", "hpu": "Intel", "npu": "Huawei"}
@@ -118,6 +118,16 @@ class Accelerator:
     def event(self, index: int) -> Any:
         """A new event that keeps time."""
         return torch.Event(device=f"{self.kind}:{index}", enable_timing=True)
+
+    def event_classes(self) -> tuple[WatchedEvents, ...]:
+        """Classes of events that test code may time this kind of accelerator with; all tell milliseconds."""
+        own = getattr(self.module, "Event", None) or getattr(getattr(self.module, "event", None), "Event", None)
+        named = ((f"torch.{self.kind}.Event", own), ("torch.Event", getattr(torch, "Event", None)))
+        return tuple(
+            WatchedEvents(name, owner, "record", "elapsed_time", 1e-3)
+            for name, owner in named
+            if isinstance(owner, type) and hasattr(owner, "record") and hasattr(owner, "elapsed_time")
+        )
 
     # -- facts
     # ---------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class CudaAccelerator(Accelerator):
         memory_bytes = _positive(properties, "total_memory") or facts.memory_bytes
         is_unified = bool(getattr(properties, "is_integrated", 0)) or _is_unified_name(name)
         memory = _memory_rate(facts, properties, is_unified, notes)
-        spec, rate = self._card(name, facts, memory_bytes, memory.bytes_per_s, is_slice, notes)
+        spec, rate, contradicted = self._card(name, facts, memory_bytes, memory.bytes_per_s, is_slice, notes)
         if is_slice:
             spec, rate = _sliced(spec, rate, facts, notes)
         uuid = facts.uuid or _uuid(properties)
@@ -80,6 +80,7 @@ class CudaAccelerator(Accelerator):
             uuid=uuid,
             memory_bytes=memory_bytes,
             spec=spec,
+            contradicted_spec=None if is_slice else contradicted,
             is_unified_memory=is_unified,
             mig=(facts.mig or "unknown profile") if is_slice else None,
             last_level_cache_bytes=_positive(properties, "L2_cache_size"),
@@ -101,19 +102,19 @@ class CudaAccelerator(Accelerator):
         rate: float | None,
         is_slice: bool,
         notes: list[str],
-    ) -> tuple[Spec | None, float | None]:
-        """The card's spec, and the driver's rate unless the spec shows that it cannot be right."""
+    ) -> tuple[Spec | None, float | None, Spec | None]:
+        """The card's spec, the driver's rate unless the spec shows that it cannot be right, and else the wrong spec."""
         size = facts.card_memory_bytes if is_slice else memory_bytes
         spec = match(name, size, rate, self.specs)
         if spec is not None or rate is None:
-            return spec, rate
+            return spec, rate, None
         by_name = match(name, size, None, self.specs)
         if by_name is None:
-            return None, rate
+            return None, rate, None
         printed = format_bytes_per_s(by_name.bandwidth_bytes_per_s)
         notes.append(f"the driver's clock and bus width give {format_bytes_per_s(rate)}, the data sheet says {printed}")
         # The larger one stays: a limit that is too low accuses honest measurements.
-        return (by_name, None) if rate < by_name.bandwidth_bytes_per_s else (None, rate)
+        return (by_name, None, None) if rate < by_name.bandwidth_bytes_per_s else (None, rate, by_name)
 
     def conditions(self, device: Device) -> Conditions:
         """Through NVML; all unknown where that is missing, and on ROCm."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ MAX_DEPTH = 16
 _ID_DTYPES = frozenset({torch.int32, torch.int64})
 # Integer tensors that travel along with ids under names of their own, and are no ids.
 _NOT_IDS = frozenset({"attention_mask", "token_type_ids", "position_ids", "cache_position", "mask"})
+_LAZY_DEVICES = frozenset({"xla", "lazy"})
 _LEAVES = (
     *(str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range, slice),
     # A module's namespace leads everywhere, and a function's attributes are no output.
@@ -103,6 +106,7 @@ def force(output: Any) -> Forced:
     tensor of shape (batch, n) counts batch * n. Integers inside caches and other objects are not counted (a
     cache keeps positions and lengths as such). Nothing raises: what cannot be read is a note.
     """
+    _evaluate(output)
     walk = Walk(output)
     arrays = 0
     ids: int | None = None
@@ -191,6 +195,30 @@ def _is_freed(tensor: torch.Tensor) -> bool:
 def device_id(device: torch.device) -> str:
     """``cpu``, ``cuda:0``: how the package names a device."""
     return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+
+
+def holds_lazy(output: Any) -> bool:
+    """Whether a tensor of the output is on a device that evaluates nothing before a value is asked for."""
+    return not _LAZY_DEVICES.isdisjoint(_device_kinds(output))
+
+
+def _device_kinds(output: Any) -> set[str]:
+    """Kinds of device that the output's tensors are on, asked past whatever a subclass makes of the question."""
+    kinds = set()
+    for found in Walk(output):
+        with suppress(Exception), torch._C.DisableTorchFunctionSubclass():
+            kinds.add(found.tensor.device.type)
+    return kinds
+
+
+def _evaluate(output: Any) -> None:
+    """Have lazy devices evaluate what is pending and keep it: each read of an element runs the graph anew."""
+    kinds = _device_kinds(output)
+    with suppress(RuntimeError, TypeError, AttributeError):  # the read that follows waits for it all the same
+        if "lazy" in kinds:
+            torch._lazy.mark_step(wait=True)  # type: ignore[no-untyped-call, attr-defined, unused-ignore]
+        if "xla" in kinds:
+            sys.modules["torch_xla"].sync(wait=True)
 
 
 def device_of(obj: Any) -> str | None:

@@ -15,6 +15,7 @@ from pytest_roofline.checks.ceiling import (
     probe_unsure,
 )
 from pytest_roofline.checks.clock import claim_exceeds_closed_time, clock_disagrees, not_drained, output_not_forced
+from pytest_roofline.checks.compilation import compiled_in_window, first_call_in_window, halves_disagree
 from pytest_roofline.checks.data import predictable_data, untouched_memory
 from pytest_roofline.checks.device_events import events_disagree
 from pytest_roofline.checks.environment import throttled
@@ -22,6 +23,7 @@ from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.identity import identity_unsure
 from pytest_roofline.checks.ranks import rank_window
 from pytest_roofline.checks.steadiness import cache_resident, device_shared, drifted, plateau_unsure, too_few_samples
+from pytest_roofline.checks.work import stale_output, work_missing
 
 Check = Callable[[Evidence], "Finding | None"]
 
@@ -36,6 +38,8 @@ CHECKS: tuple[Check, ...] = (
     bytes_disagree,
     untouched_memory,
     predictable_data,
+    stale_output,
+    work_missing,
     faster_than_limit,
     compute_unsure,
     does_not_scale,
@@ -49,6 +53,9 @@ CHECKS: tuple[Check, ...] = (
     drifted,
     device_shared,
     throttled,
+    compiled_in_window,
+    first_call_in_window,
+    halves_disagree,
     too_few_samples,
 )
 """In the order in which their findings are shown: causes first, symptoms after them."""

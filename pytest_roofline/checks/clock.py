@@ -7,17 +7,14 @@ time of its window.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_roofline.checks.amounts import tokens_disagree
+from pytest_roofline.checks.device_events import events_disagree
 from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Severity, Window
+from pytest_roofline.checks.leftover import TOLERANCE, excess, is_idle_like, ledger_tokens, severity_of_leftover
 from pytest_roofline.units import format_fraction, format_rate, format_ratio, format_seconds
 
-TOLERANCE = 0.02
-"""By how much a claim may exceed the ledger over closed time: the cost of reading clocks and of forcing outputs."""
-LOOK_AHEAD_PASSES = 2.0
-"""Engines schedule the next step while this one runs: one or two passes in flight are honest."""
-IDLE_DRAIN_FACTOR = 10.0
-MANY_PASSES = 20
 CLOCK_TOLERANCE = 0.01
 """A public and the private clock may differ by this share of the window (clocks are slewed by up to 0.05 %)."""
 STEPPED_CLOCKS = ("time.time", "time.time_ns")
@@ -28,32 +25,7 @@ DRAIN_REMEDY = (
     "mx.eval(out), or out.item()) on the device and stream that do the work"
 )
 
-
-def _excess(claim: Claim, seconds: float, tokens: float) -> float:
-    """By which factor the claimed rate exceeds `tokens` in `seconds`; 1.0 is exactly as fast."""
-    return claim.tokens_per_s * seconds / tokens if tokens > 0 and claim.seconds > 0 else float("inf")
-
-
-def ledger_tokens(evidence: Evidence) -> float:
-    """Tokens that a claim may divide: the ids that were seen, else what the claim says; at least the passes watched.
-
-    More passes than tokens claimed is somebody who claims the time of one token. Fewer is `tokens-disagree`.
-    """
-    window = evidence.window
-    watched = 0.0
-    if window is not None and window.are_passes_watched:
-        watched = window.passes * evidence.batch * evidence.tokens_per_pass
-    if evidence.ids_seen is not None:
-        return max(float(evidence.ids_seen), watched)
-    return max(evidence.claim.tokens, watched) if evidence.claim else 0.0
-
-
-def _is_leftover_large(window: Window) -> bool:
-    """More than two passes *and* more than ten drains of an idle device."""
-    return (
-        window.leftover_s > LOOK_AHEAD_PASSES * window.pass_s
-        and window.leftover_s > IDLE_DRAIN_FACTOR * window.idle_drain_s
-    )
+FORCE_REMEDY = "mx.eval(out) belongs before the stop (or out.item(), or torch_xla.sync() and reading the value)"
 
 
 def _stop(window: Window) -> str:
@@ -61,21 +33,27 @@ def _stop(window: Window) -> str:
 
 
 def not_drained(evidence: Evidence) -> Finding | None:
-    """The device was still working when the clock was stopped, and the claim profits from it."""
-    window, claim = evidence.window, evidence.claim
-    if window is None or claim is None or claim.seconds <= 0 or window.leftover_s <= 0:
+    """The device was still working when the clock was stopped, and the claim profits from it.
+
+    What only evaluating a lazy graph took is `output-not-forced`'s to judge, what ran beside device events
+    `events_disagree`'s.
+    """
+    whole, claim = evidence.window, evidence.claim
+    if whole is None or claim is None or claim.seconds <= 0 or whole.leftover_s <= whole.unforced_s + whole.beside_s:
         return None
-    excess = _excess(claim, window.closed_s, ledger_tokens(evidence))
+    window = replace(
+        whole,
+        window_s=whole.window_s + whole.beside_s,
+        leftover_s=whole.leftover_s - whole.unforced_s - whole.beside_s,
+        unforced_s=0.0,
+        beside_s=0.0,
+    )
     share = window.leftover_s / window.window_s if window.window_s > 0 else float("inf")
-    leftover_passes = window.leftover_s / window.pass_s if window.pass_s > 0 else 0.0
-    is_idle_like = window.leftover_s <= IDLE_DRAIN_FACTOR * window.idle_drain_s
+    leftover_passes = window.leftover_s / whole.pass_s if whole.pass_s > 0 else 0.0
     severity: Severity = "note"
-    if excess > 1 + TOLERANCE and not is_idle_like:
-        if _is_leftover_large(window):
-            severity = "bogus"
-        elif window.passes < MANY_PASSES:
-            severity = "bogus" if share > 1.0 else "inconclusive" if share > 0.1 else "note"
-    if severity == "note" and is_idle_like:
+    if excess(claim, window.closed_s, ledger_tokens(evidence)) > 1 + TOLERANCE:
+        severity = severity_of_leftover(whole, window.leftover_s, window.window_s)
+    if severity == "note" and is_idle_like(window, window.leftover_s):
         return None  # that is what draining an idle device costs
     figures = {
         "window_s": window.window_s,
@@ -114,29 +92,72 @@ def not_drained(evidence: Evidence) -> Finding | None:
     return Finding(check="not-drained", severity=severity, message=message, figures=figures, remedy=DRAIN_REMEDY)
 
 
+def output_not_forced(evidence: Evidence) -> Finding | None:
+    """A lazy graph was never evaluated before the clock stopped: evaluating it at the claim took the work's time."""
+    window, claim = evidence.window, evidence.claim
+    if window is None or claim is None or claim.seconds <= 0 or window.unforced_s <= 0:
+        return None
+    if excess(claim, window.closed_s, ledger_tokens(evidence)) <= 1 + TOLERANCE:
+        return None
+    severity = severity_of_leftover(window, window.unforced_s, window.window_s)
+    if severity == "note":
+        return None
+    passes = window.unforced_s / window.pass_s
+    return Finding(
+        check="output-not-forced",
+        severity=severity,
+        message=(
+            f"the clock stopped at {format_seconds(window.window_s)}{_stop(window)} but evaluating the output took "
+            f"{format_seconds(window.unforced_s)} more "
+            f"({format_ratio(window.closed_s / max(window.window_s, 1e-12))}): the graph was never evaluated before "
+            f"the clock stopped\n"
+            f"  found: {passes:.1f} of {window.passes:g} passes ran when the claim read the output "
+            f"(an output that is evaluated takes {format_seconds(window.idle_drain_s)}); waiting for the device "
+            f"proves nothing about work that was never submitted to it\n"
+            f"  claimed {format_rate(claim.tokens_per_s)} tok/s, the closed time allows "
+            f"{format_rate(ledger_tokens(evidence) / window.closed_s)} tok/s"
+        ),
+        figures={
+            "window_s": window.window_s,
+            "unforced_s": window.unforced_s,
+            "unforced_passes": passes,
+            "closed_s": window.closed_s,
+            "idle_force_s": window.idle_drain_s,
+            "claimed_tokens_per_s": claim.tokens_per_s,
+            "possible_tokens_per_s": ledger_tokens(evidence) / window.closed_s,
+        },
+        remedy=FORCE_REMEDY,
+    )
+
+
 def claim_exceeds_closed_time(evidence: Evidence) -> Finding | None:
     """The claimed rate does not fit into the window even without what was left over."""
     claim = evidence.claim
     if claim is None:
         return None
     if claim.seconds <= 0:
+        where = _stop(evidence.window) if evidence.window else ""
         return Finding(
             check="claim-exceeds-closed-time",
             severity="bogus",
             message=(
-                f"an elapsed time of {format_seconds(claim.seconds)} was claimed, and no work takes that: a timer that "
+                f"an elapsed time of {format_seconds(claim.seconds)}{where} "
+                f"was claimed, and no work takes that: a timer that "
                 "was read twice at one end, wrapped, or is too coarse"
             ),
             figures={"claimed_s": claim.seconds},
             remedy="time more passes, with time.perf_counter()",
         )
     if evidence.is_window_unknown:
+        longer = _longer_than_audit(evidence, claim)
+        if longer is not None and longer.severity == "bogus":
+            return longer
         return Finding(
             check="claim-exceeds-closed-time",
             severity="inconclusive",
             message=(
-                f"{evidence.reads} clock reads were seen and no two of them are {format_seconds(claim.seconds)} apart, "
-                "which is what the claim says: its window is not known"
+                f"{_reads_seen(evidence, format_seconds(claim.seconds))}, which is what the claim says: its window is "
+                "not known"
             ),
             figures={"reads": evidence.reads, "claimed_s": claim.seconds},
             remedy="put the timed part into `with audit.window():`, or pass the single timings as samples=[...]",
@@ -146,7 +167,7 @@ def claim_exceeds_closed_time(evidence: Evidence) -> Finding | None:
         return _longer_than_audit(evidence, claim)
     tokens = ledger_tokens(evidence)
     # What was left over after the stop is `not-drained`'s to judge: a little of it is honest.
-    if _excess(claim, window.window_s, tokens) <= 1 + TOLERANCE:
+    if excess(claim, window.window_s, tokens) <= 1 + TOLERANCE:
         return None
     if _is_clock_the_cause(evidence) or _are_tokens_the_cause(evidence, claim, window):
         return None  # those checks name it
@@ -174,14 +195,23 @@ def claim_exceeds_closed_time(evidence: Evidence) -> Finding | None:
     )
 
 
+def _reads_seen(evidence: Evidence, seconds: str) -> str:
+    if not evidence.events_read:
+        return f"{evidence.reads} clock reads were seen and no two of them are {seconds} apart"
+    count = evidence.events_read
+    events = f"{count} time{'' if count == 1 else 's'} between device events"
+    clocks = f" and {evidence.reads} clock reads" if evidence.reads else ""
+    return f"{events}{clocks} were seen, and nothing that is made of them is {seconds}"
+
+
 def _less(claimed: float, possible: float) -> str:
     return f" ({format_ratio(claimed / possible)} less)" if possible > 0 else ""
 
 
 def _is_clock_the_cause(evidence: Evidence) -> bool:
     """Whether `clock-disagrees` decides already; a note of it, or an allowed one, explains nothing."""
-    finding = clock_disagrees(evidence)
-    return finding is not None and finding.severity == "bogus" and finding.check not in evidence.allow
+    causes = (finding for finding in (clock_disagrees(evidence), events_disagree(evidence)) if finding is not None)
+    return any(cause.severity == "bogus" and cause.check not in evidence.allow for cause in causes)
 
 
 def _are_tokens_the_cause(evidence: Evidence, claim: Claim, window: Window) -> bool:
@@ -229,6 +259,7 @@ def _disagreements(evidence: Evidence) -> Iterator[Finding]:
     window = evidence.window
     if (
         window is not None
+        and not window.is_by_events  # `events_disagree` knows how those go wrong
         and window.returned_s is not None
         and window.private_low_s is not None
         and window.private_high_s is not None
@@ -263,7 +294,7 @@ def _disagreement(evidence: Evidence, clock: str, public_s: float, low_s: float,
     severity: Severity = "note"
     if claim is not None:
         if window is not None:
-            if _excess(claim, window.closed_s, ledger_tokens(evidence)) > 1 + TOLERANCE:
+            if excess(claim, window.closed_s, ledger_tokens(evidence)) > 1 + TOLERANCE:
                 severity = "bogus"
         elif public_s < low_s:
             # No window: a claim that rests on this clock is too good, and nobody can tell whether it does. A clock

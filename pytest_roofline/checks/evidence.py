@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pytest_roofline.checks.attempts import Work
+from pytest_roofline.residency import Survey
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.traffic import Traffic
 
@@ -102,6 +104,8 @@ class Sample:
     fraction: float
     """Of the ceiling at the mean of the two bracketing probes."""
     context: float | None = None
+    compiled: CompiledInWindow | None = None
+    """What was compiled while its blocks ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,39 @@ class ClockRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventInterval:
+    """The test read the time between two device events. Moments are None where no marker tells them."""
+
+    name: str
+    """Class of the events."""
+    value_s: float
+    """What the test was given, in seconds."""
+    where: str
+    """``file.py:12``, the line that recorded the second event (else the one that read the time)."""
+    began_s: float | None = None
+    """The latest that the device can have reached the first event, on the private clock."""
+    ended_s: float | None = None
+    """When everything that was submitted before the second event was done, on every queue with a marker."""
+    submitted_low_s: float | None = None
+    submitted_high_s: float | None = None
+    """When the host had recorded the first event, and when it was about to record the second."""
+    latest_s: float | None = None
+    """The longest that the stretch can have been."""
+
+    @property
+    def closed_s(self) -> float | None:
+        """The shortest that the work between the two records took, on every queue; None where it is not known."""
+        return None if self.began_s is None or self.ended_s is None else max(0.0, self.ended_s - self.began_s)
+
+    @property
+    def host_s(self) -> float | None:
+        """Host time between the two records."""
+        if self.submitted_low_s is None or self.submitted_high_s is None:
+            return None
+        return self.submitted_high_s - self.submitted_low_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The stretch of time that a claim speaks of, closed by the tool: `closed_s` includes the leftover."""
 
@@ -154,6 +191,14 @@ class Window:
     stop_where: str | None = None
     clock: str | None = None
     source: str = "watched clock"
+    unforced_s: float = 0.0
+    """Part of the leftover that was spent on evaluating outputs that nobody had evaluated before the stop."""
+    beside_s: float = 0.0
+    """Part of the leftover that ran beside device events, by the markers: `window_s` is what the events gave."""
+    is_by_events: bool = False
+    """Timed by device events: `returned_s` is what they gave."""
+    host_s: float | None = None
+    """Host time between the two records of such a window."""
 
     @property
     def closed_s(self) -> float:
@@ -164,6 +209,17 @@ class Window:
     def pass_s(self) -> float:
         """Closed time of one pass."""
         return self.closed_s / self.passes if self.passes else self.closed_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledInWindow:
+    """Compilations and graph captures inside one measured stretch."""
+
+    what: tuple[str, ...]
+    """What was compiled, each once."""
+    count: int
+    seconds: float
+    """Host time that they took of the stretch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +250,41 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """What a device admits of its clocks around a measurement: the lower of before and after, None is not known.
+
+    Shares are of the highest clock of that kind. `reasons` are those for which the device held its clocks down itself;
+    idleness and clocks that somebody set are none of them.
+    """
+
+    compute_share: float | None = None
+    memory_share: float | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Bandwidth of one device by three witnesses that know nothing of each other; None where one has no figure."""
+
+    sheet_bytes_per_s: float | None = None
+    """The data sheet of its name."""
+    sheet_name: str = ""
+    driver_bytes_per_s: float | None = None
+    """Bus width times memory clock."""
+    probe_bytes_per_s: float | None = None
+    """The best of all probes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankWindow:
+    """One rank's stretch of time, on a clock that all ranks share (seconds after a common barrier), and its tokens."""
+
+    start_s: float
+    stop_s: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything that is known about one result."""
 
@@ -221,6 +312,13 @@ class Evidence:
     reads: int = 0
     clocks_read: frozenset[str] = frozenset()
     """Names of the clocks behind those reads."""
+    events_read: int = 0
+    """Times between device events that the test read."""
+    compiled: CompiledInWindow | None = None
+    """What was compiled inside the window of an audit."""
+    first_pass_s: float | None = None
+    later_pass_s: float | None = None
+    """Host time of the first watched pass of an audit's window, and the median of the later ones."""
     is_window_unknown: bool = False
     """Several clock reads, and none of them fits the claim."""
     whole_audit_s: float | None = None
@@ -238,5 +336,15 @@ class Evidence:
     """How many times the probed rates may exceed what memory gives: the fraction may be so many times better."""
     peak_limit_flops_per_s: float | None = None
     is_peak_limit_measured: bool = True
+    survey: Survey | None = None
+    """What lies in the memory that the traced pass reads."""
+    clocks: Clocks | None = None
+    identity: Identity | None = None
+    ranks: tuple[RankWindow, ...] = ()
+    """Windows of several ranks that the claim speaks of together; empty for one process."""
+    do_ranks_share_tokens: bool = False
+    """Whether every rank worked on the same tokens (tensor parallel), which then count once."""
+    work: Work | None = None
+    """What was tried after the measurement; None where nothing was."""
     notes: tuple[str, ...] = ()
     allow: frozenset[str] = frozenset()

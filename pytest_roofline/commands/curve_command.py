@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pytest_roofline.commands.scenario import add_scenario_options, scenario_of,
 from pytest_roofline.errors import RooflineUsageError
 
 if TYPE_CHECKING:
+    from pytest_roofline.inventory import Inventory
     from pytest_roofline.prediction import Prediction
 
 PICTURE_SUFFIXES = (".png", ".svg")
@@ -35,6 +37,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "curve", allow_abbrev=False, help="The prediction over batch or context"
     )
     add_scenario_options(parser)
+    parser.set_defaults(batch=None, context=None)  # so that it shows whether one was given
     parser.add_argument("--over", choices=tuple(_DEFAULTS), default="batch", help="What varies (default: batch)")
     parser.add_argument("--from", dest="first", metavar="N", help="Its first value (default: 1; 1024 of context)")
     parser.add_argument("--to", dest="last", metavar="N", help="Its last value (default: 256; 131072 of context)")
@@ -47,8 +50,16 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> tuple[str, int]:
     """Predict every point; the picture is written first, and the text says where."""
     from pytest_roofline.prediction import predict
-    from pytest_roofline.remarks import explained
 
+    if getattr(arguments, arguments.over) is not None:
+        raise RooflineUsageError(
+            f"--{arguments.over}: the curve is over {arguments.over}, from --from to --to: give those, or --over "
+            f"{'context' if arguments.over == 'batch' else 'batch'}"
+        )
+    if arguments.batch is None:
+        arguments.batch = "1"
+    if arguments.context is None:
+        arguments.context = "0"
     values = _values(arguments)
     if arguments.picture is not None and not arguments.picture.lower().endswith(PICTURE_SUFFIXES):
         raise RooflineUsageError(f"--picture: {arguments.picture!r} is neither a .png nor a .svg file")
@@ -61,19 +72,31 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
             else replace(scenario.workload, context=value)
         )
         points.append(predict(scenario.machine, workload))
-    last = explained(points[-1], scenario.smaller)
+    notes = _notes(points, arguments.over, scenario.smaller)
     if arguments.picture is not None:
         from pytest_roofline.report.picture import draw_roofline
 
         draw_roofline(points, arguments.over, arguments.picture)
     if arguments.json:
-        return json.dumps(_as_json(points, last, arguments.over), allow_nan=False), 0
+        return json.dumps(_as_json(points, notes, arguments.over), allow_nan=False), 0
     from pytest_roofline.report.prediction import curve_lines
 
-    lines = list(curve_lines(points, last.notes))
+    lines = list(curve_lines(points, notes))
     if arguments.picture is not None:
         lines.append(f"picture: {arguments.picture}")
     return "\n".join(lines), 0
+
+
+def _notes(points: list[Prediction], over: str, smaller: Iterable[Inventory]) -> list[str]:
+    """Those of the first and the last point alike, then those of the last one alone, which begin with its row."""
+    from pytest_roofline.remarks import NO_CONTEXT, explained
+
+    last = points[-1]
+    formats = list(smaller) if last.fits is False else []
+    about_first, about_last = explained(points[0], formats).notes, explained(last, formats).notes
+    about_all = [note for note in about_last if note in about_first or note == NO_CONTEXT]
+    row = f"{over} {getattr(last.workload, over):,}"
+    return [*about_all, *(f"at {row}: {note}" for note in about_last if note not in about_all)]
 
 
 def _values(arguments: argparse.Namespace) -> list[int]:
@@ -100,9 +123,9 @@ def _values(arguments: argparse.Namespace) -> list[int]:
     return sorted({round(first * (last / first) ** part) for part in share})
 
 
-def _as_json(points: list[Prediction], last: Prediction, over: str) -> dict[str, Any]:
+def _as_json(points: list[Prediction], notes: list[str], over: str) -> dict[str, Any]:
     """One object: what all points share, and a list of what they do not."""
-    shared = last.to_dict()
+    shared = {**points[-1].to_dict(), "notes": notes}
     rows = []
     for point in points:
         found = point.to_dict()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pytest_roofline.workload import Draft, Workload
 
 SPECS_VARIABLE = "PYTEST_ROOFLINE_SPECS"
+# More digits are nobody's number of sequences or tokens.
+_WHOLE = re.compile(r"([0-9]{1,15}|[0-9]{1,3}(?:,[0-9]{3}){1,4}|[0-9]{1,3}(?:_[0-9]{3}){1,4})\s*([kK]i?)?")
+_SHARE = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]+)?", re.IGNORECASE)
 _Value = TypeVar("_Value")
 
 
@@ -38,7 +42,7 @@ def add_specs_option(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help=f"More spec files, or a folder of them; can be repeated (also: {SPECS_VARIABLE})",
+        help=f"More specs of devices, models and formats: a file or a folder; can be repeated (also: {SPECS_VARIABLE})",
     )
 
 
@@ -70,9 +74,9 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     add("--memory", metavar="BYTES", help="Size of the memory, such as 80GB; in place of the device's")
     add("--weights", metavar="FMT", help="Format of the weights: bf16, fp8, int4, int4-g128, q4_k_m, 'as stored' ...")
     add("--kv", metavar="FMT", help="Format of the KV cache: bf16 (default), fp8, q8_0 ...")
-    add("--batch", metavar="B", default="1", help="Sequences decoded together (default: 1)")
-    add("--context", metavar="N", default="0", help="Tokens in each sequence's KV cache (default: 0)")
-    add("--prompt", metavar="N", help="Tokens of a prompt: floor of the time to the first token")
+    add("--batch", metavar="B", default="1", help="Sequences decoded together (default: 1); K is 1,024")
+    add("--context", metavar="N", default="0", help="Tokens in each sequence's KV cache (default: 0); 128K is 131,072")
+    add("--prompt", metavar="N", help="Tokens of a prompt: floor of the time to the first token; 4K is 4,096")
     add("--tokens-per-pass", metavar="X", help="Tokens accepted per sequence and pass: speculation, MTP (default: 1)")
     add("--draft", metavar="MODEL", help="Draft model of speculative decoding, or mtp: the model's own layers")
     add("--draft-tokens", metavar="K", help="Tokens drafted before each pass (default: 1)")
@@ -199,18 +203,16 @@ def _option(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Va
 
 
 def whole(text: str, option: str, *, least: int) -> int:
-    """A whole number, at least so large."""
-    digits = text.strip().replace("_", "").replace(",", "")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15 and int(digits) >= least):
+    """A whole number, at least so large. ``128K`` is 128 x 1,024, as in the names of models and their contexts."""
+    found = _WHOLE.fullmatch(text.strip())
+    value = -1 if found is None else int(re.sub("[,_]", "", found[1])) * (1024 if found[2] else 1)
+    if value < least:
         raise RooflineUsageError(f"{option}: {text[:64]!r} is no whole number from {least}, such as {max(least, 1)}")
-    return int(digits)
+    return value
 
 
 def _fraction(text: str, option: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = float(text) if _SHARE.fullmatch(text.strip()) else -1.0
     if not 0.0 <= value <= 1.0:
         raise RooflineUsageError(f"{option}: {text[:64]!r} is no share from 0 to 1, such as 0.25")
     return value

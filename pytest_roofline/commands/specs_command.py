@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.commands.scenario import add_specs_option, catalogue_of, spec_paths
@@ -63,13 +64,19 @@ def _show(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[str, int
 
 
 def _described(name: str, catalogue: Catalogue) -> dict[str, Any]:
-    """The entry of whatever kind that bears the name. A name that is unknown in all kinds: what each has nearest."""
+    """The entry of whatever kind that bears the name, or a mix of llama.cpp; of an unknown name what each kind has
+    nearest."""
     problems = []
     for kind in KINDS:
         try:
             return catalogue.describe(kind, name)
         except RooflineUsageError as error:
             problems.append(str(error))
+    from pytest_roofline.predict import describe_mix
+
+    mix = describe_mix(name, catalogue)
+    if mix is not None:
+        return mix
     raise RooflineUsageError("\n".join(problems))
 
 
@@ -78,9 +85,11 @@ def _validate(arguments: argparse.Namespace) -> tuple[str, int]:
     from pytest_roofline.specs.formats import read_format
     from pytest_roofline.specs.models import read_model
 
-    problems, counts = validate(
-        [*arguments.names, *spec_paths(arguments)], {"formats": read_format, "models": read_model}
-    )
+    paths = [*arguments.names, *spec_paths(arguments)]
+    for path in paths:
+        if not os.path.exists(path):
+            raise RooflineUsageError(f"specs validate: {path!r}: no such spec file or folder")
+    problems, counts = validate(paths, {"formats": read_format, "models": read_model})
     status = 1 if problems else 0
     if arguments.json:
         return json.dumps({"schema": SCHEMA, "problems": problems, **counts}, allow_nan=False), status

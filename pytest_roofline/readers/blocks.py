@@ -263,6 +263,7 @@ def kv_caches(heads: Heads, windows: Sequence[int | None]) -> list[CacheLayers]:
             name="attention" if window is None else "sliding attention",
             layers=layers,
             elements_per_token=heads.kv_elements_per_token,
+            kv_heads=heads.kv,
             window=window,
             flops_per_position=heads.flops_per_position,
         )

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_roofline.architecture import Architecture, CacheLayers
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.config import read_config
+from pytest_roofline.readers.fields import beginning
 from pytest_roofline.readers.file_window import DiskWindow
 from pytest_roofline.readers.gguf_file import read_gguf
 from pytest_roofline.readers.safetensors_file import has_safetensors, read_safetensors
@@ -50,7 +51,8 @@ def _as_path(source: str | os.PathLike[Any]) -> Path:
     path = os.fspath(source)
     if not isinstance(path, str) or not path or "\0" in path:
         raise RooflineUsageError(f"{path!r:.200}: the path of a file or a folder is needed")
-    return Path(path).expanduser()
+    # A path that is there is meant as it is; ~ of a user who does not exist stays as it is, too.
+    return Path(path if os.path.lexists(path) else os.path.expanduser(path))
 
 
 def _read_path(path: Path, caches: Sequence[CacheLayers] | None) -> Architecture:
@@ -74,7 +76,8 @@ def _read_path(path: Path, caches: Sequence[CacheLayers] | None) -> Architecture
     if not start:
         raise RooflineUsageError(f"{path}: an empty file")
     raise RooflineUsageError(
-        f"{path}: not a model that is known here: it begins with {start[:8]!r}; config.json, GGUF and safetensors are"
+        f"{path}: not a model that is known here: it begins with {beginning(start[:8])}; config.json, GGUF and "
+        "safetensors are"
     )
 
 
@@ -82,7 +85,7 @@ def _read_folder(folder: Path, caches: Sequence[CacheLayers] | None) -> Architec
     """Safetensors with their config, else the config alone, else the one GGUF file."""
     if has_safetensors(folder):
         return read_safetensors(folder, caches=caches)
-    if os.path.exists(folder / "config.json"):
+    if os.path.lexists(folder / "config.json"):
         return read_config(folder)
     files = sorted(file.name for file in folder.glob("*.gguf"))
     models = sorted({shard_names(name)[0] for name in files if not name.startswith("mmproj")})

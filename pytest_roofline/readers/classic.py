@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.readers.blocks import (
     Heads,
@@ -46,7 +48,7 @@ def _gpt2(fields: Fields) -> Architecture:
 
 
 def _gpt_neox(fields: Fields) -> Architecture:
-    """GPT-NeoX and Pythia."""
+    """GPT-NeoX and Pythia: attention and feed-forward side by side, unless ``use_parallel_residual`` says otherwise."""
     hidden, count = fields.size("hidden_size"), layer_count(fields)
     layers, bias = tuple(range(count)), fields.flag("attention_bias")
     heads = read_heads(fields, hidden, kv=None, dim="")
@@ -64,7 +66,8 @@ def _gpt_neox(fields: Fields) -> Architecture:
         *norms(layer, ("input_layernorm", "post_attention_layernorm"), hidden, layers, bias=True),
         *norm("gpt_neox.final_layer_norm", hidden, bias=True),
     ]
-    return assemble(fields, weights, kv_caches(heads, [None] * count), layers=count, hidden=hidden)
+    read = assemble(fields, weights, kv_caches(heads, [None] * count), layers=count, hidden=hidden)
+    return replace(read, reductions=count) if fields.flag("use_parallel_residual", True) else read
 
 
 def _bloom(fields: Fields) -> Architecture:
@@ -113,7 +116,8 @@ def _falcon(fields: Fields) -> Architecture:
     notes: tuple[str, ...] = ()
     if is_new and heads.kv < heads.query:
         notes = (f"{heads.kv} key heads are counted; transformers caches them repeated for {heads.query} heads",)
-    return assemble(fields, weights, kv_caches(heads, [None] * count), layers=count, hidden=hidden, notes=notes)
+    read = assemble(fields, weights, kv_caches(heads, [None] * count), layers=count, hidden=hidden, notes=notes)
+    return replace(read, reductions=count) if is_new or fields.flag("parallel_attn") else read
 
 
 def _opt(fields: Fields) -> Architecture:

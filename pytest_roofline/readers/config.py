@@ -6,7 +6,6 @@ families' modules are imported when one of theirs is asked for.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -62,7 +61,8 @@ def read_config(source: Source, *, name: str | None = None) -> Architecture:
     """What a pass of the model behind this config touches.
 
     Counted are the parameters that transformers builds for text decoding. Not counted: what is kept as a buffer (the
-    correction of DeepSeek's router, 1 KB per layer), layers for multi-token prediction, activations.
+    correction of DeepSeek's router, 1 KB per layer), activations. Layers for multi-token prediction are idle weights
+    beside them, where the config says how many there are.
 
     `name`: how to call the model; else its folder or ``_name_or_path``, else its ``model_type``.
 
@@ -124,6 +124,8 @@ def _model_type(fields: Fields) -> str:
 
 
 def _unknown(fields: Fields, model_type: str) -> RooflineUsageError:
+    import difflib  # only to complain
+
     near = difflib.get_close_matches(model_type[:100], known_families(), n=3, cutoff=0.6)
     hint = f"; near it: {', '.join(near)}" if near else ""
     return fields.fail(
@@ -132,7 +134,7 @@ def _unknown(fields: Fields, model_type: str) -> RooflineUsageError:
         "Its weights and its cache cannot be counted without knowing how its layers are built. Declare the model "
         "instead:\n"
         "  roofline predict --params 70B [--active 40B] [--kv-per-token 320KiB] ...\n"
-        "  traffic=BYTES_PER_PASS in a test, or a spec file of your own under models: (--specs DIR)\n"
+        "  traffic=BYTES_PER_PASS in a test, or a spec file of your own under models: (--specs PATH)\n"
         f"Known: {', '.join(known_families())}",
     )
 

@@ -7,7 +7,7 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_roofline.architecture import Architecture, Weight
@@ -100,6 +100,8 @@ class Style:
     """Of a plain feed-forward."""
     mlp_bias: Switch = False
     head_bias: Switch = False
+    is_parallel: Switch = False
+    """Whether attention and feed-forward are added to the residual side by side: one all-reduce sums both."""
     windows: Windows = no_windows
     extra: Callable[[Fields, Heads, Layers], list[Weight]] | None = None
     """What else each layer has: sinks, activations with parameters."""
@@ -128,7 +130,8 @@ def read_decoder(fields: Fields, style: Style, feed_forward: FeedForward | None 
     ]
     if style.last_norm is not None:
         weights += norm(style.last_norm, hidden, bias=style.norm_bias)
-    return assemble(fields, weights, kv_caches(heads, style.windows(fields, count)), layers=count, hidden=hidden)
+    read = assemble(fields, weights, kv_caches(heads, style.windows(fields, count)), layers=count, hidden=hidden)
+    return replace(read, reductions=count) if switched(fields, style.is_parallel) else read
 
 
 def attention_weights(fields: Fields, style: Style, hidden: int, heads: Heads, layers: Layers) -> list[Weight]:

@@ -33,6 +33,7 @@ def _stablelm(fields: Fields) -> Architecture:
             query_norm="whole",
             query_norm_names=("q_layernorm.norms.*", "k_layernorm.norms.*"),
             query_norm_if="qk_layernorm",
+            is_parallel="use_parallel_residual",
         ),
     )
 
@@ -93,6 +94,7 @@ STYLES: dict[str, Style] = {
         query_norm="head",
         query_norm_names=("q_layernorm", "k_layernorm"),
         query_norm_if="qk_layernorm",
+        is_parallel=True,
     ),
     "phi3": Style(qkv_bias=False, output_bias=False, fused_qkv="qkv_proj", mlp="fused", windows=one_window),
     "olmo": Style(norms=(), last_norm=None),
@@ -113,8 +115,10 @@ STYLES: dict[str, Style] = {
         norm_bias=True,
         windows=one_window,
     ),
-    "cohere": Style(query_norm="whole", query_norm_if="use_qk_norm", norms=("input_layernorm",)),
-    "cohere2": Style(norms=("input_layernorm",), windows=typed_windows(4, key="sliding_window_pattern")),
+    "cohere": Style(query_norm="whole", query_norm_if="use_qk_norm", norms=("input_layernorm",), is_parallel=True),
+    "cohere2": Style(
+        norms=("input_layernorm",), windows=typed_windows(4, key="sliding_window_pattern"), is_parallel=True
+    ),
     "nemotron": Style(mlp="plain", mlp_bias="mlp_bias", norm_bias=True),
     "glm": Style(output_bias=False, mlp="fused"),
     "glm4": Style(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_roofline.architecture import Architecture
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
 
 LARGEST = 2**40
 """No size in a config is larger: a vocabulary, a width, a number of layers or experts."""
@@ -45,7 +45,7 @@ class Fields:
 
     def fail(self, name: str, problem: str) -> RooflineUsageError:
         """The error that names file and key."""
-        return RooflineUsageError(f"{self.file}: {self.key(name)}: {problem}")
+        return RooflineUsageError(f"{self.file}: {one_line(self.key(name))}: {problem}")
 
     def has(self, name: str) -> bool:
         """Whether the key has a value: written or by default, and not null."""
@@ -119,10 +119,24 @@ Family = Callable[[Fields], Architecture]
 
 
 def shown(value: Any) -> str:
-    """Kind and value in a few characters: a container's size, a number too long to print by that fact."""
-    if isinstance(value, (Mapping, list, tuple)):
-        return f"{type(value).__name__} of {len(value)}"
+    """A value of a JSON file in a few words: a container by its size, a number too long to print by that fact."""
+    if isinstance(value, Mapping):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, str):
+        return f"the text {value!r:.60}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     try:
-        return f"{type(value).__name__} {value!r:.60}"
+        return f"{value!r:.60}"
     except ValueError:  # an int of thousands of digits
-        return f"{type(value).__name__} of very many digits"
+        return "a number of very many digits"
+
+
+def beginning(data: bytes) -> str:
+    """The first bytes of a file for an error: as text where they are text, else as hexadecimal numbers."""
+    text = data.decode("ascii", "replace")
+    if all(character.isprintable() and character != "\ufffd" for character in text):
+        return repr(text)
+    return f"the bytes {data.hex(' ')}"

@@ -73,11 +73,16 @@ class DiskWindow:
 
 def unreadable(path: Path, error: OSError) -> RooflineUsageError:
     """The error for a path that the system would not open or look up."""
+    if leads_nowhere(path, error):
+        return RooflineUsageError(f"{path}: a symbolic link that leads nowhere")
     if isinstance(error, FileNotFoundError):
         return RooflineUsageError(f"{path}: no such file or folder")
-    if error.errno == errno.ELOOP:
-        return RooflineUsageError(f"{path}: a link that leads back to itself")
     return RooflineUsageError(f"{path}: cannot be opened: {error.strerror}")
+
+
+def leads_nowhere(path: Path, error: OSError) -> bool:
+    """Whether the system found nothing because of a link: one to what is not there, or one that leads to itself."""
+    return error.errno == errno.ELOOP or (isinstance(error, FileNotFoundError) and os.path.islink(path))
 
 
 def _kind(mode: int) -> str:

@@ -65,6 +65,7 @@ def gemma4(fields: Fields) -> Architecture:
             name="attention to shared keys" if kind.shares else "sliding attention" if kind.window else "attention",
             layers=len(layers),
             elements_per_token=0 if kind.shares else kind.heads.kv_elements_per_token,
+            kv_heads=kind.heads.kv,
             window=kind.window,
             flops_per_position=kind.heads.flops_per_position,
         )

@@ -161,6 +161,7 @@ def _latent(metadata: Metadata, layers: int) -> CacheLayers:
         name="MLA",
         layers=layers,
         elements_per_token=rank + metadata.size("rope.dimension_count"),
+        kv_heads=1,
         flops_per_position=2 * heads * sum(lengths),
     )
 
@@ -170,7 +171,7 @@ def _keys_and_values(metadata: Metadata, blocks: Blocks, keepers: list[int], not
     heads = metadata.each("attention.head_count", total)
     kv_heads = metadata.each("attention.head_count_kv", total) if metadata.has("attention.head_count_kv") else heads
     own, windows = metadata.keeping_blocks, _windows(metadata, total)
-    found: Counter[tuple[bool, int | None, int, int]] = Counter()
+    found: Counter[tuple[bool, int | None, int, int, int]] = Counter()
     for layer in keepers:
         if not kv_heads[layer]:
             continue
@@ -192,7 +193,7 @@ def _keys_and_values(metadata: Metadata, blocks: Blocks, keepers: list[int], not
             )
         elements = kv_heads[layer] * (key + value) if layer < own else 0
         flops = 2 * heads[layer] * (key + value)
-        found[windows[layer] is not None, windows[layer], elements, flops] += 1
+        found[windows[layer] is not None, windows[layer], kv_heads[layer], elements, flops] += 1
     if own < total:
         notes.append(f"{total - own} of {total} layers attend to the keys of earlier ones: read again, counted once")
     chunked = metadata.architecture == "llama4"
@@ -202,11 +203,12 @@ def _keys_and_values(metadata: Metadata, blocks: Blocks, keepers: list[int], not
             name=words[slides] if elements else "attention to shared keys",
             layers=layers,
             elements_per_token=elements,
+            kv_heads=heads_kept,
             window=None if chunked else window,
             chunk=window if chunked else None,
             flops_per_position=flops,
         )
-        for (slides, window, elements, flops), layers in found.items()
+        for (slides, window, heads_kept, elements, flops), layers in found.items()
     ]
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Use, Weight
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.ggml import TYPES
 from pytest_roofline.readers.fields import Fields
 from pytest_roofline.readers.file_window import DiskWindow
+from pytest_roofline.readers.gguf_blocks import check_blocks
 from pytest_roofline.readers.gguf_caches import KNOWN, Metadata, read_caches
 from pytest_roofline.readers.gguf_header import GgufHeader, read_gguf_header
 from pytest_roofline.readers.shards import all_there, shard_names
@@ -67,15 +68,16 @@ def gguf_architecture(headers: Sequence[GgufHeader], *, caches: Sequence[CacheLa
     metadata = Metadata(fields=fields, architecture=architecture)
     if caches is None and architecture not in KNOWN:
         raise fields.fail("general.architecture", _what_can_be_told(architecture, stored))
+    blocks: dict[int, dict[str, tuple[int, ...]]] = defaultdict(dict)
+    for tensor in stored:
+        if tensor.apart.block is not None:
+            blocks[tensor.apart.block][tensor.name.split(".", 2)[2]] = tensor.shape
     notes: list[str] = []
     weights = _weights(stored, metadata, notes)
     if caches is None:
-        blocks: dict[int, dict[str, tuple[int, ...]]] = defaultdict(dict)
-        for tensor in stored:
-            if tensor.apart.block is not None:
-                blocks[tensor.apart.block][tensor.name.split(".", 2)[2]] = tensor.shape
         read, found = read_caches(metadata, blocks)
         caches, notes = read, [*notes, *found]
+    check_blocks(metadata, blocks, (tensor.name for tensor in stored))
     return Architecture(
         name=fields.text("general.name", Path(first.file).stem),
         weights=tuple(weights),
@@ -151,7 +153,9 @@ def _weights(stored: Iterable[_Stored], metadata: Metadata, notes: list[str]) ->
         if not tensor.apart.is_known and use == "matrix":
             unknown.append(tensor.apart.pattern)
     if unknown:
-        notes.append(f"read whole, since not known: {', '.join(sorted(set(unknown)))}")
+        patterns = sorted(set(unknown))
+        more = " ..." if len(patterns) > 5 else ""
+        notes.append(f"read whole, since not known: {', '.join(map(one_line, patterns[:5]))}{more}")
     weights = [_weight(group, use, metadata) for (_, _, _, use), group in alike.items()]
     idle_bytes = sum(weight.stored_bytes or 0 for weight in weights if weight.use == "idle")
     if idle_bytes:

@@ -14,16 +14,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
+from pytest_roofline.readers.fields import beginning
 from pytest_roofline.readers.file_window import FileWindow
 
-LARGEST_HEADER_BYTES = 2**27
+LARGEST_HEADER_BYTES = 2**26
 """Headers are below 32 MB today; nothing is read beyond this, whatever a file claims."""
 MOST_TENSORS = 2**18
 MOST_KEYS = 2**16
 MOST_STRINGS = 2**22
 """In all arrays together: the largest vocabulary of today has 0.8 million tokens and merges."""
-LONGEST_NAME_BYTES = 2**16 - 1
+LONGEST_NAME_BYTES = 512
+"""Of a key or a tensor. GGML allows tensors 64; the format allows keys 65,535, and files have some dozens."""
 LONGEST_KEPT = 2**16
 """Bytes of a text and entries of an array that are kept; longer ones are stepped over."""
 MOST_KEPT = 2**22
@@ -55,7 +57,6 @@ class GgufHeader:
     file: str
     size_bytes: int
     version: int
-    is_big_endian: bool
     values: dict[str, Any]
     """Metadata that is kept; an array is a tuple."""
     tensors: tuple[TensorEntry, ...]
@@ -64,7 +65,7 @@ class GgufHeader:
 
     def fail(self, key: str, problem: str) -> RooflineUsageError:
         """The error that names file and key."""
-        return RooflineUsageError(f"{self.file}: {key}: {problem}")
+        return RooflineUsageError(f"{self.file}: {one_line(key)}: {problem}")
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class _Cursor:
     structs: dict[str, struct.Struct] = field(default_factory=dict)
 
     def fail(self, key: str, problem: str) -> RooflineUsageError:
-        return RooflineUsageError(f"{self.window.name}: {key}: {problem}")
+        return RooflineUsageError(f"{self.window.name}: {one_line(key)}: {problem}")
 
     def need(self, size_bytes: int, key: str) -> int:
         """Hold the next bytes; answers where they begin in `held`."""
@@ -198,7 +199,7 @@ def read_gguf_header(window: FileWindow) -> GgufHeader:
         raise RooflineUsageError(f"{window.name}: an empty file")
     start = cursor.need(min(4, window.size_bytes), "magic")
     if (magic := cursor.held[start : start + 4]) != b"GGUF":
-        raise RooflineUsageError(f"{window.name}: no GGUF file: it begins with {magic!r}, not b'GGUF'")
+        raise RooflineUsageError(f"{window.name}: no GGUF file: it begins with {beginning(magic)}, not 'GGUF'")
     cursor.position = 4
     version = cursor.number("I", "version")
     if version and version & 0xFFFF == 0:  # written in the other byte order
@@ -224,7 +225,6 @@ def read_gguf_header(window: FileWindow) -> GgufHeader:
         file=window.name,
         size_bytes=window.size_bytes,
         version=version,
-        is_big_endian=cursor.order == ">",
         values=values,
         tensors=entries,
         alignment=alignment,

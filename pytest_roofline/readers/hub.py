@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_roofline.architecture import Architecture, CacheLayers
-from pytest_roofline.errors import MissingDependency, RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.checkpoint import read_model
 from pytest_roofline.readers.config import read_config
 from pytest_roofline.readers.gguf_file import gguf_architecture
 from pytest_roofline.readers.gguf_header import read_gguf_header
-from pytest_roofline.readers.hub_files import HubFiles, HubWindow, NotOnHub
+from pytest_roofline.readers.hub_files import HubFiles, HubWindow, NotOnHub, import_hub
 from pytest_roofline.readers.json_file import parse_json_object
 from pytest_roofline.readers.safetensors_file import (
     INDEX,
@@ -24,7 +24,7 @@ from pytest_roofline.readers.safetensors_file import (
     safetensors_architecture,
 )
 from pytest_roofline.readers.safetensors_header import SafetensorsHeader, read_safetensors_header
-from pytest_roofline.readers.shards import shard_names
+from pytest_roofline.readers.shards import is_first_shard, shard_names
 
 LARGEST_CONFIG_BYTES = 2**24
 FIRST_BYTES = 2**15
@@ -113,9 +113,7 @@ def _nothing_to_read(files: HubFiles, file: str | None) -> RooflineUsageError:
     models = [
         name
         for name in names
-        if name.endswith(".gguf")
-        and "mmproj" not in name
-        and shard_names(name.rpartition("/")[2])[0] == name.rpartition("/")[2]
+        if name.endswith(".gguf") and "mmproj" not in name and is_first_shard(name.rpartition("/")[2])
     ]
     where = f"{files.endpoint}/{files.repository}"
     if models:
@@ -134,13 +132,11 @@ def _read_cached(
     repository: str, file: str | None, revision: str | None, caches: Sequence[CacheLayers] | None
 ) -> Architecture:
     """From the local cache of ``huggingface_hub``, without a connection."""
+    huggingface_hub = import_hub(repository)
     try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        raise MissingDependency(
-            f"{repository}: reading from the hub's cache needs huggingface_hub: pip install 'pytest-roofline[hub]'"
-        ) from None
-    found = try_to_load_from_cache(repository, file or "config.json", revision=revision)
+        found = huggingface_hub.try_to_load_from_cache(repository, file or "config.json", revision=revision)
+    except ValueError as error:
+        raise RooflineUsageError(f"{repository!r:.200} is no name of a model on the hub: {error!s:.200}") from None
     if not isinstance(found, str):
         raise RooflineUsageError(
             f"{repository}: {file or 'config.json'} is not in the local cache, and HF_HUB_OFFLINE is set: unset it, or "

@@ -7,10 +7,14 @@ connection closed when the bytes asked for are there.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +23,13 @@ from pytest_roofline.errors import MissingDependency, RooflineUsageError
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_TIMEOUT_S = 10.0
 MOST_REDIRECTS = 8
+PATIENCE_BYTES = 2**18
+"""What has to come within two timeouts: a server that sends a byte a second would never come to an end."""
+_SURROUNDINGS = re.compile(r"(ALL|HTTPS?|NO)_PROXY|SSL_CERT_(FILE|DIR)", re.IGNORECASE)
+"""Variables that decide how httpx connects."""
+
+
+_SIZE = re.compile(r"[0-9]{1,18}")
 
 
 class NotOnHub(RooflineUsageError):
@@ -38,34 +49,48 @@ class HubFiles:
     """One repository at one revision, as a context manager.
 
     Honours ``HF_ENDPOINT``, ``HF_TOKEN`` (and the token that ``hf auth login`` has saved) and
-    ``HF_HUB_DOWNLOAD_TIMEOUT``: the seconds without a byte after which it gives up (10). `bytes_read` counts what came.
+    ``HF_HUB_DOWNLOAD_TIMEOUT``: the seconds without a byte after which it gives up (10). After twice as many it gives
+    up where an answer has not begun, or `PATIENCE_BYTES` of it have not come. `bytes_read` counts what came. Variables
+    that cannot be used are a `RooflineUsageError` that names them.
     """
 
     def __init__(self, repository: str, revision: str | None = None) -> None:
+        huggingface_hub = import_hub(repository)
         try:
             import httpx
-            import huggingface_hub
         except ImportError as error:
-            raise MissingDependency(
-                f"{repository}: reading from the hub needs {error.name}: pip install 'pytest-roofline[hub]'"
-            ) from None
+            raise _missing(repository, error) from None
         self.repository = repository
         self.revision = revision
         self.bytes_read = 0
         self.endpoint = (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
-        if not re.match(r"https?://[^/]", self.endpoint):
+        if not re.match(r"https?://[^/]", self.endpoint) or not self.endpoint.isascii():
             raise RooflineUsageError(f"HF_ENDPOINT is {self.endpoint!r:.200}: an http or https address is needed")
+        try:
+            address = httpx.URL(self.endpoint)
+            _ = address.host  # idna speaks up when the host is asked for
+            if not 0 < (address.port or 80) < 2**16:
+                raise ValueError(f"port {address.port}")
+        except (httpx.InvalidURL, ValueError) as error:
+            raise RooflineUsageError(f"HF_ENDPOINT is {self.endpoint!r:.200}, no address: {error!s:.200}") from None
         self._httpx: Any = httpx
         self._address: Callable[..., str] = huggingface_hub.hf_hub_url
-        token = huggingface_hub.get_token()
+        token = _token(huggingface_hub)
         # Byte counts are those of the file only when nothing is compressed on the way.
         headers = {"Accept-Encoding": "identity", "User-Agent": "pytest-roofline"}
-        self._client: Any = httpx.Client(
-            headers=headers if token is None else {**headers, "Authorization": f"Bearer {token}"},
-            timeout=_timeout_s(),
-            follow_redirects=True,
-            max_redirects=MOST_REDIRECTS,
-        )
+        try:
+            self._client: Any = httpx.Client(
+                headers=headers if token is None else {**headers, "Authorization": f"Bearer {token}"},
+                timeout=_timeout_s(),
+                follow_redirects=True,
+                max_redirects=MOST_REDIRECTS,
+            )
+        except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            names = [name for name in os.environ if _SURROUNDINGS.fullmatch(name)]
+            raise RooflineUsageError(
+                f"{repository}: no connection can be made: {error!s:.200} ({type(error).__name__}); check "
+                f"{', '.join(sorted(names)) or 'the proxy and the certificates of this machine'}"
+            ) from None
 
     def __enter__(self) -> HubFiles:
         return self
@@ -107,6 +132,32 @@ class HubFiles:
         return sorted(name for name in found if isinstance(name, str))
 
     def _get(self, url: str, headers: dict[str, str], offset: int, size_bytes: int) -> Part:
+        """`_ask` with an end to patience: timeouts of httpx hold between two bytes, and not for looking up a host."""
+        said: SimpleQueue[Part | BaseException | None] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                said.put(self._ask(url, headers, offset, size_bytes, lambda: said.put(None)))
+            except BaseException as error:
+                said.put(error)
+
+        # A daemon: where it waits for ever, the process ends all the same.
+        threading.Thread(target=ask, daemon=True).start()
+        while True:
+            try:
+                got = said.get(timeout=2 * _timeout_s())
+            except Empty:
+                raise RooflineUsageError(
+                    f"{url}: the server is too slow: under {PATIENCE_BYTES:,} bytes within {2 * _timeout_s():g} s; try "
+                    f"again, or set HF_HUB_DOWNLOAD_TIMEOUT=SECONDS"
+                ) from None
+            if isinstance(got, Part):
+                return got
+            if got is not None:
+                raise got
+
+    def _ask(self, url: str, headers: dict[str, str], offset: int, size_bytes: int, come: Callable[[], object]) -> Part:
+        """The answer; `come` is called when it begins, and for every `PATIENCE_BYTES` of it."""
         httpx = self._httpx
         try:
             with self._client.stream("GET", url, headers=headers) as response:
@@ -119,7 +170,9 @@ class HubFiles:
                         f"{url}: the server ignores range requests, and would send the whole file: name a local copy"
                     )
                 data = bytearray()
-                for chunk in response.iter_raw(2**16):
+                come()
+                for chunk in response.iter_raw(PATIENCE_BYTES):
+                    come()
                     data += chunk
                     if len(data) >= size_bytes:
                         break
@@ -132,7 +185,10 @@ class HubFiles:
             ) from None
         except httpx.TooManyRedirects:
             raise RooflineUsageError(f"{url}: redirected over {MOST_REDIRECTS} times; is HF_ENDPOINT right?") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except RooflineUsageError:
+            raise
+        # Of httpx, of idna (a redirect to a host that cannot be) and of ssl.
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
             raise RooflineUsageError(
                 f"{url}: {error!s:.200} ({type(error).__name__}); check the connection, the proxy and HF_ENDPOINT, or "
                 f"set HF_HUB_OFFLINE=1 to read what is in the local cache"
@@ -188,10 +244,44 @@ class HubWindow:
 def _whole_size(headers: Any, offset: int) -> int | None:
     """The whole file's size, by ``Content-Range: bytes 0-99/5000``, else by the length of an answer from `offset`."""
     total = str(headers.get("Content-Range", "")).rpartition("/")[2]
-    if total.isdecimal():
+    if _SIZE.fullmatch(total):
         return int(total)
     length = str(headers.get("Content-Length", ""))
-    return offset + int(length) if length.isdecimal() else None
+    return offset + int(length) if _SIZE.fullmatch(length) else None
+
+
+def import_hub(repository: str) -> Any:
+    """``huggingface_hub``, which reads its variables when it is imported and raises whatever they make it."""
+    try:
+        import huggingface_hub
+
+        with contextlib.redirect_stdout(io.StringIO()):  # its own complaint is printed there
+            _ = huggingface_hub.hf_hub_url, huggingface_hub.get_token, huggingface_hub.try_to_load_from_cache
+    except ImportError as error:
+        raise _missing(repository, error) from None
+    except Exception as error:
+        names = sorted(name for name in os.environ if name.startswith(("HF_", "HUGGING")) and name != "HF_TOKEN")
+        raise RooflineUsageError(
+            f"{repository}: huggingface_hub cannot be imported: {error!s:.200} ({type(error).__name__}); check "
+            f"{', '.join(names) or 'its installation'}"
+        ) from None
+    return huggingface_hub
+
+
+def _missing(repository: str, error: ImportError) -> MissingDependency:
+    return MissingDependency(
+        f"{repository}: reading from the hub needs {error.name}: pip install 'pytest-roofline[hub]'"
+    )
+
+
+def _token(huggingface_hub: Any) -> str | None:
+    try:
+        token: str | None = huggingface_hub.get_token()
+    except (OSError, ValueError) as error:
+        raise RooflineUsageError(f"the token of the hub cannot be read: {error!s:.200}; check HF_TOKEN_PATH") from None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise RooflineUsageError("HF_TOKEN, or the saved token, holds characters that no token has: set it again")
+    return token
 
 
 def _timeout_s() -> float:

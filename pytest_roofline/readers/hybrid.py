@@ -6,6 +6,7 @@ Attention layers keep keys and values, Mamba layers a constant state (see `recur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
 from pytest_roofline.readers import blocks
@@ -21,6 +22,7 @@ from pytest_roofline.readers.layer_kinds import (
     read_kinds,
     read_pattern,
 )
+from pytest_roofline.readers.prediction_layers import NEXTN, idle, prediction_count
 from pytest_roofline.readers.recurrent import Mamba, Mamba2, split_evenly, time_step_rank
 
 JAMBA = {
@@ -237,7 +239,23 @@ def nemotron_h(fields: Fields) -> Architecture:
     """Nemotron-H: each layer is one thing: Mamba-2, attention, a feed-forward or experts, as the pattern says."""
     fields = fields.with_defaults(NEMOTRON_H)
     hidden, kinds = fields.size("hidden_size"), _nemotron_h_kinds(fields)
-    count, layer = len(kinds), "backbone.layers.*"
+    mixers, caches = _nemotron_h_mixers(fields, "backbone.layers.*", hidden, kinds)
+    weights = [
+        *blocks.tables(
+            fields.size("vocab_size"), hidden, tied=fields.flag("tie_word_embeddings"), embedding="backbone.embeddings"
+        ),
+        *mixers,
+        *blocks.norm("backbone.norm_f", hidden),
+        *_nemotron_h_prediction(fields, hidden),
+    ]
+    # Each layer is one mixer, and one all-reduce follows it.
+    return replace(blocks.assemble(fields, weights, caches, layers=len(kinds), hidden=hidden), reductions=len(kinds))
+
+
+def _nemotron_h_mixers(
+    fields: Fields, layer: str, hidden: int, kinds: Sequence[str]
+) -> tuple[list[Weight], list[CacheLayers]]:
+    """A norm and the one thing that each layer is, and what the layers keep."""
     attention, recurrent = of_kind(kinds, ATTENTION), of_kind(kinds, RECURRENT)
     dense, mixed = of_kind(kinds, "mlp"), of_kind(kinds, "moe")
     mixer = Mamba2(
@@ -253,13 +271,9 @@ def nemotron_h(fields: Fields) -> Architecture:
     heads = blocks.read_heads(fields, hidden, dim=fields.either("head_dim", "attention_head_dim"))
     projections, caches = attending(f"{layer}.mixer", hidden, heads, attention)
     weights = [
-        *blocks.tables(
-            fields.size("vocab_size"), hidden, tied=fields.flag("tie_word_embeddings"), embedding="backbone.embeddings"
-        ),
-        *blocks.norm(f"{layer}.norm", hidden, tuple(range(count))),
+        *blocks.norm(f"{layer}.norm", hidden, tuple(range(len(kinds)))),
         *mixer.weights(f"{layer}.mixer", recurrent),
         *projections,
-        *blocks.norm("backbone.norm_f", hidden),
     ]
     if dense:
         weights += blocks.plain(
@@ -267,11 +281,37 @@ def nemotron_h(fields: Fields) -> Architecture:
         )
     if mixed:
         weights += _nemotron_h_experts(fields, f"{layer}.mixer", hidden, mixed)
-    notes = []
-    if fields.count("num_nextn_predict_layers"):
-        notes.append("its multi-token-prediction layers are left out: this reader does not count them")
-    return blocks.assemble(
-        fields, weights, [*caches, *mixer.states(len(recurrent))], layers=count, hidden=hidden, notes=notes
+    return weights, [*caches, *mixer.states(len(recurrent))]
+
+
+def _nemotron_h_prediction(fields: Fields, hidden: int) -> list[Weight]:
+    """Modules under ``mtp``, each of so many layers as its pattern has letters.
+
+    The first of a module joins embedding and hidden state, the last ends in a norm. The head is the model's own.
+    """
+    count = prediction_count(fields)
+    if not count:
+        return []
+    if fields.has("mtp_layers_block_type"):
+        kinds = read_kinds(
+            fields, "mtp_layers_block_type", len(fields.items("mtp_layers_block_type")), NEMOTRON_H_WORDS
+        )
+    else:
+        fields = fields.with_defaults({"mtp_hybrid_override_pattern": "*E"})
+        kinds = read_pattern(fields, "mtp_hybrid_override_pattern", NEMOTRON_H_LETTERS)
+    if not 1 <= count * len(kinds) <= blocks.MOST_LAYERS:
+        raise fields.fail(NEXTN, f"{count:,} x {len(kinds):,} layers: 1 to {blocks.MOST_LAYERS:,} are believed")
+    layer, length = "mtp.layers.*", len(kinds)
+    mixers, _ = _nemotron_h_mixers(fields, layer, hidden, [*kinds] * count)
+    first = tuple(module * length for module in range(count))
+    last = tuple(index + length - 1 for index in first)
+    return idle(
+        [
+            *mixers,
+            *blocks.linear(f"{layer}.eh_proj", "other", hidden, 2 * hidden, first),
+            *blocks.norms(layer, ("enorm", "hnorm"), hidden, first),
+            *blocks.norm(f"{layer}.final_layernorm", hidden, last),
+        ]
     )
 
 

@@ -7,7 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
+from pytest_roofline.readers.fields import shown
+from pytest_roofline.readers.file_window import leads_nowhere
 
 LARGEST_BYTES = 16 * 1024 * 1024
 """No config is larger; the largest known have some hundred kilobytes."""
@@ -35,6 +37,8 @@ def read_json_object(file: Path, *, largest_bytes: int = LARGEST_BYTES) -> dict[
     except RooflineUsageError:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links in Python before 3.13; a null byte
+        if isinstance(error, OSError) and leads_nowhere(file, error):
+            raise RooflineUsageError(f"{file}: a symbolic link that leads nowhere") from error
         raise RooflineUsageError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return parse_json_object(data, str(file))
 
@@ -64,7 +68,7 @@ def parse_json_object(data: bytes, file: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise RooflineUsageError(f"{file}: is not valid JSON: line {error.lineno}: {error.msg}") from None
     if not isinstance(value, dict):
-        raise RooflineUsageError(f"{file}: holds a {type(value).__name__}: a JSON object is needed")
+        raise RooflineUsageError(f"{file}: holds {shown(value)}: a JSON object is needed")
     return value
 
 
@@ -78,6 +82,6 @@ def _once(pairs: list[tuple[str, Any]], file: str) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise RooflineUsageError(f"{file}: {name:.60}: given twice")
+                raise RooflineUsageError(f"{file}: {one_line(name, 60)}: given twice")
             seen.add(name)
     return made

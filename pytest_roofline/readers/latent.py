@@ -13,19 +13,28 @@ from pytest_roofline.readers.blocks import Layers, assemble, layer_count, linear
 from pytest_roofline.readers.decoder import FeedForward, Style, mlp_weights
 from pytest_roofline.readers.fields import Family, Fields
 from pytest_roofline.readers.mixture import dense_first, shared_and_routed
+from pytest_roofline.readers.prediction_layers import numbered_layers
 
 _GATED = Style()
 
 
-def _read(fields: Fields, feed_forward: FeedForward) -> Architecture:
+def _read(fields: Fields, feed_forward: FeedForward, predicting: FeedForward) -> Architecture:
+    """`predicting`: what follows the attention in layers for multi-token prediction; of a mixture, the experts."""
     hidden, count = fields.size("hidden_size"), layer_count(fields)
     layers = tuple(range(count))
+
+    def block(layers: Layers, feed_forward: FeedForward) -> list[Weight]:
+        return [
+            *latent_attention(fields, hidden, layers),
+            *feed_forward(fields, hidden, layers),
+            *norms("model.layers.*", ("input_layernorm", "post_attention_layernorm"), hidden, layers),
+        ]
+
     weights = [
         *tables(fields.size("vocab_size"), hidden, tied=fields.flag("tie_word_embeddings")),
-        *latent_attention(fields, hidden, layers),
-        *feed_forward(fields, hidden, layers),
-        *norms("model.layers.*", ("input_layernorm", "post_attention_layernorm"), hidden, layers),
+        *block(layers, feed_forward),
         *norm("model.norm", hidden),
+        *numbered_layers(fields, hidden, count, lambda layers: block(layers, predicting)),
     ]
     return assemble(fields, weights, [latent_cache(fields, count)], layers=count, hidden=hidden, notes=_notes(fields))
 
@@ -66,6 +75,7 @@ def latent_cache(fields: Fields, layers: int) -> CacheLayers:
         name="MLA",
         layers=layers,
         elements_per_token=fields.size("kv_lora_rank") + rope,
+        kv_heads=1,
         flops_per_position=2 * heads * unfolded,
     )
 
@@ -74,23 +84,20 @@ def _notes(fields: Fields) -> tuple[str, ...]:
     heads, rope = fields.size("num_attention_heads"), fields.size("qk_rope_head_dim")
     unfolded = heads * (fields.size("qk_nope_head_dim") + rope + fields.size("v_head_dim"))
     kept = fields.size("kv_lora_rank") + rope
-    notes = [
+    return (
         f"MLA keeps {kept:,} elements per token and layer; an engine without MLA kernels caches {unfolded:,} "
-        f"({unfolded / kept:.0f}x)"
-    ]
-    extra = fields.count("num_nextn_predict_layers", 0)
-    if extra:
-        notes.append(f"{extra} layer(s) for multi-token prediction are not counted: plain decoding does not read them")
-    return tuple(notes)
+        f"({unfolded / kept:.0f}x)",
+    )
 
 
 def _deepseek_v2(fields: Fields) -> Architecture:
     bias = fields.flag("mlp_bias")
-    return _read(fields, dense_first(Style(mlp_bias=bias), partial(shared_and_routed, shared_bias=bias)))
+    experts = partial(shared_and_routed, shared_bias=bias)
+    return _read(fields, dense_first(Style(mlp_bias=bias), experts), experts)
 
 
 def _deepseek_v3(fields: Fields) -> Architecture:
-    return _read(fields, dense_first(_GATED))
+    return _read(fields, dense_first(_GATED), shared_and_routed)
 
 
 def _glm4_moe_lite(fields: Fields) -> Architecture:
@@ -105,19 +112,25 @@ def _glm4_moe_lite(fields: Fields) -> Architecture:
         weights = mlp_weights(fields, _GATED, hidden, dense) if dense else []
         return [*weights, *shared_and_routed(fields, hidden, sparse)] if sparse else weights
 
-    return _read(fields, build)
+    return _read(fields, build, shared_and_routed)
 
 
 def _dense(fields: Fields) -> Architecture:
-    return _read(fields, lambda fields, hidden, layers: mlp_weights(fields, _GATED, hidden, layers))
+    return _dense_of(fields, _GATED)
+
+
+def _dense_of(fields: Fields, style: Style) -> Architecture:
+    def feed_forward(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
+        return mlp_weights(fields, style, hidden, layers)
+
+    return _read(fields, feed_forward, feed_forward)
 
 
 def _minicpm3(fields: Fields) -> Architecture:
     """Where ``v_head_dim`` is not given, a value is as wide as the share of one head."""
     heads = fields.size("num_attention_heads")
     fields = fields.with_defaults({"v_head_dim": fields.size("hidden_size") // heads})
-    style = Style(mlp_bias="mlp_bias")
-    return _read(fields, lambda fields, hidden, layers: mlp_weights(fields, style, hidden, layers))
+    return _dense_of(fields, Style(mlp_bias="mlp_bias"))
 
 
 FAMILIES: dict[str, Family] = {

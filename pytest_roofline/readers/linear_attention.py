@@ -2,7 +2,8 @@
 
 A layer of linear attention keeps a matrix per head instead of keys and values, whatever the context. It is read and
 written by each pass: in float32 for the gated delta rule, in the model's dtype for MiniMax's lightning attention,
-as transformers allocates them.
+as transformers allocates them (vLLM keeps both in the model's dtype unless told otherwise). The format of the KV cache
+changes neither.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pytest_roofline.readers.blocks import Heads, Layers
 from pytest_roofline.readers.fields import Family, Fields, shown
 from pytest_roofline.readers.hybrid import attending
 from pytest_roofline.readers.layer_kinds import ATTENTION, RECURRENT, of_kind, others, read_indices, read_kinds
+from pytest_roofline.readers.prediction_layers import idle, prediction_count
 from pytest_roofline.readers.recurrent import convolution, state_vector, states
 
 QWEN3_NEXT = {
@@ -37,6 +39,9 @@ LFM2 = {
 }
 CONVOLUTION = "conv"
 LAYER = "model.layers.*"
+PREDICTION = "mtp"
+PREDICTION_KEYS = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
+"""Qwen3.5 writes the first; of Qwen3-Next no published config says how many there are."""
 
 
 def _interval_kinds(fields: Fields, layers: int) -> Sequence[str]:
@@ -97,12 +102,12 @@ def _delta_net(
     return weights, states("gated delta rule", len(layers), convolution=channels * kernel, state=state)
 
 
-def _experts_and_shared(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
+def _experts_and_shared(fields: Fields, hidden: int, layers: Layers, layer: str = LAYER) -> list[Weight]:
     """Routed experts, and one shared expert that a sigmoid gates."""
     if not layers:
         return []
     experts, per_token = blocks.read_experts(fields, "num_experts", "num_experts_per_tok")
-    prefix, shared = f"{LAYER}.mlp", fields.size("shared_expert_intermediate_size")
+    prefix, shared = f"{layer}.mlp", fields.size("shared_expert_intermediate_size")
     return [
         *blocks.router(f"{prefix}.gate", experts, hidden, layers),
         *blocks.gated_experts(
@@ -137,9 +142,37 @@ def _qwen(fields: Fields, *, fused: bool, mixed: Layers, dense: Layers) -> Archi
         *_experts_and_shared(fields, hidden, mixed),
         *(blocks.gated(f"{LAYER}.mlp", hidden, fields.size("intermediate_size"), dense) if dense else []),
         *blocks.norm("model.norm", hidden),
+        *_qwen_prediction(fields, hidden, mixed=bool(mixed)),
     ]
-    notes = ("multi-token-prediction weights, where the checkpoint has some, are left out",)
+    is_said = any(fields.has(key) for key in PREDICTION_KEYS)
+    notes = () if is_said else ("multi-token-prediction weights, where the checkpoint has some, are left out",)
     return blocks.assemble(fields, weights, [*caches, *held], layers=count, hidden=hidden, notes=notes)
+
+
+def _qwen_prediction(fields: Fields, hidden: int, *, mixed: bool) -> list[Weight]:
+    """Layers under ``mtp``: full attention and the model's kind of feed-forward, behind one projection of two inputs.
+
+    The embedding and the head are the model's own (``mtp_use_dedicated_embeddings: false``).
+    """
+    layers = tuple(range(prediction_count(fields, fields.either(*PREDICTION_KEYS))))
+    if not layers:
+        return []
+    layer = f"{PREDICTION}.layers.*"
+    heads, bias = blocks.read_heads(fields, hidden), fields.flag("attention_bias")
+    attention, _ = _gated_attention(f"{layer}.self_attn", hidden, heads, layers, bias=bias)
+    return idle(
+        [
+            *blocks.linear(f"{PREDICTION}.fc", "other", hidden, 2 * hidden),
+            *blocks.norms(PREDICTION, ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"), hidden),
+            *attention,
+            *(
+                _experts_and_shared(fields, hidden, layers, layer)
+                if mixed
+                else blocks.gated(f"{layer}.mlp", hidden, fields.size("intermediate_size"), layers)
+            ),
+            *blocks.norms(layer, ("input_layernorm", "post_attention_layernorm"), hidden, layers),
+        ]
+    )
 
 
 def qwen3_next(fields: Fields) -> Architecture:

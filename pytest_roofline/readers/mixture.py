@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.readers.blocks import (
     Layers,
+    attention,
     gated,
     gated_experts,
     linear,
+    norms,
     read_experts,
+    read_heads,
     read_windows,
     routed,
     router,
@@ -17,6 +23,7 @@ from pytest_roofline.readers.blocks import (
 from pytest_roofline.readers.decoder import (
     FeedForward,
     Style,
+    attention_weights,
     mlp_weights,
     one_window,
     read_decoder,
@@ -25,6 +32,7 @@ from pytest_roofline.readers.decoder import (
     window_size,
 )
 from pytest_roofline.readers.fields import Family, Fields
+from pytest_roofline.readers.prediction_layers import idle, numbered_layers, prediction_count
 
 _MLP = "model.layers.*.mlp"
 _SPARSE = "model.layers.*.block_sparse_moe"
@@ -197,11 +205,52 @@ STYLES: dict[str, tuple[Style, FeedForward]] = {
 """How the decoder of each family differs from a plain one, and what follows its attention."""
 
 
-def _family(style: Style, experts: FeedForward) -> Family:
+def _glm4_prediction(fields: Fields, hidden: int, first: int) -> list[Weight]:
+    """Further layers, with experts."""
+
+    def block(layers: Layers) -> list[Weight]:
+        return [
+            *attention_weights(fields, _GLM4, hidden, read_heads(fields, hidden), layers),
+            *shared_and_routed(fields, hidden, layers),
+            *norms("model.layers.*", _GLM4.norms, hidden, layers),
+        ]
+
+    return numbered_layers(fields, hidden, first, block)
+
+
+def _ernie_prediction(fields: Fields, hidden: int, first: int) -> list[Weight]:
+    """Blocks of their own numbers with an ordinary feed-forward (vLLM, ``ernie_mtp.py``)."""
+    layers, block, bias = tuple(range(prediction_count(fields))), "model.mtp_block.*", fields.flag("use_bias")
+    if not layers:
+        return []
+    heads = read_heads(fields, hidden)
+    return idle(
+        [
+            *linear("model.mtp_linear_proj.*", "other", hidden, 2 * hidden, layers, bias=bias),
+            *norms("model", ("mtp_emb_norm.*", "mtp_hidden_norm.*"), hidden, layers),
+            *attention(f"{block}.self_attn", hidden, heads, layers, bias=bias, output_bias=bias),
+            *gated(f"{block}.mlp", hidden, fields.size("intermediate_size"), layers, bias=bias),
+            *norms(block, ("input_layernorm", "post_attention_layernorm"), hidden, layers),
+        ]
+    )
+
+
+PredictionLayers = Callable[[Fields, int, int], list[Weight]]
+"""The layers for multi-token prediction; given the fields, the width and the number of layers before them."""
+PREDICTION: dict[str, PredictionLayers] = {"glm4_moe": _glm4_prediction, "ernie4_5_moe": _ernie_prediction}
+
+
+def _family(style: Style, experts: FeedForward, prediction: PredictionLayers | None) -> Family:
     def read(fields: Fields) -> Architecture:
-        return read_decoder(fields, style, experts)
+        architecture = read_decoder(fields, style, experts)
+        if prediction is None:
+            return architecture
+        layers = prediction(fields, architecture.hidden, architecture.layers)
+        return replace(architecture, weights=(*architecture.weights, *layers))
 
     return read
 
 
-FAMILIES: dict[str, Family] = {name: _family(style, experts) for name, (style, experts) in STYLES.items()}
+FAMILIES: dict[str, Family] = {
+    name: _family(style, experts, PREDICTION.get(name)) for name, (style, experts) in STYLES.items()
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
 from pytest_roofline.readers import blocks
@@ -96,6 +97,7 @@ def _chunked_caches(fields: Fields, heads: Heads, kinds: Sequence[str]) -> list[
             name="attention" if kind == ATTENTION else "chunked attention",
             layers=layers,
             elements_per_token=heads.kv_elements_per_token,
+            kv_heads=heads.kv,
             chunk=None if kind == ATTENTION else fields.size("attention_chunk_size"),
             flops_per_position=heads.flops_per_position,
         )
@@ -204,7 +206,8 @@ def mllama(fields: Fields) -> Architecture:
     """Llama 3.2 Vision's text model: some layers attend to an image instead of to the text.
 
     Those keep the image's positions (``cross_attention_tokens``, which the wrapper counts from its tower) whatever
-    the context. Without an image the model passes them over: what is counted here is decoding beside one.
+    the context. Without an image the model passes them over: what is counted is decoding beside one, and what the
+    limit leaves out is marked.
     """
     fields = fields.with_defaults({"tie_word_embeddings": False, "num_key_value_heads": 8})
     hidden, count = fields.size("hidden_size"), blocks.layer_count(fields)
@@ -221,29 +224,47 @@ def mllama(fields: Fields) -> Architecture:
         # Eight rows more than the head: tokens that stand for an image are never put out.
         *blocks.lookup("model.embed_tokens", vocabulary + 8, hidden),
         *blocks.linear("lm_head", "head", vocabulary, hidden),
-        *blocks.norms(LAYER, ("input_layernorm", "post_attention_layernorm"), hidden, every),
-        *blocks.gated(f"{LAYER}.mlp", hidden, fields.size("intermediate_size"), every),
         *blocks.norm("model.norm", hidden),
     ]
-    caches = []
+    caches: list[CacheLayers] = []
+    notes: list[str] = []
     if own:
+        weights += _mllama_block(fields, hidden, own)
         weights += blocks.attention(f"{LAYER}.self_attn", hidden, heads, own)
         caches += blocks.kv_caches(heads, [None] * len(own))
     if crossed:
-        weights += blocks.attention(f"{LAYER}.cross_attn", hidden, heads, crossed)
-        weights += blocks.head_norms(f"{LAYER}.cross_attn", heads, crossed)
-        for name in ("cross_attn_attn_gate", "cross_attn_mlp_gate"):
-            weights += blocks.vector(f"{LAYER}.{name}", 1, crossed, part="other")
+        beside_image = [
+            *_mllama_block(fields, hidden, crossed),
+            *blocks.attention(f"{LAYER}.cross_attn", hidden, heads, crossed),
+            *blocks.head_norms(f"{LAYER}.cross_attn", heads, crossed),
+            *blocks.vector(f"{LAYER}.cross_attn_attn_gate", 1, crossed, part="other"),
+            *blocks.vector(f"{LAYER}.cross_attn_mlp_gate", 1, crossed, part="other"),
+        ]
+        weights += [replace(weight, needs_image=True) for weight in beside_image]
+        notes.append(
+            f"{len(crossed)} of {count} layers attend to an image and are skipped without one: this is decoding beside "
+            "an image, and only the limit is without"
+        )
         caches.append(
             CacheLayers(
                 name="cross-attention",
                 layers=len(crossed),
                 elements_per_token=heads.kv_elements_per_token,
+                kv_heads=heads.kv,
                 fixed_tokens=fields.size("cross_attention_tokens"),
                 flops_per_position=heads.flops_per_position,
+                needs_image=True,
             )
         )
-    return blocks.assemble(fields, weights, caches, layers=count, hidden=hidden)
+    return blocks.assemble(fields, weights, caches, layers=count, hidden=hidden, notes=notes)
+
+
+def _mllama_block(fields: Fields, hidden: int, layers: tuple[int, ...]) -> list[Weight]:
+    """What every layer has, whatever it attends to."""
+    return [
+        *blocks.norms(LAYER, ("input_layernorm", "post_attention_layernorm"), hidden, layers),
+        *blocks.gated(f"{LAYER}.mlp", hidden, fields.size("intermediate_size"), layers),
+    ]
 
 
 FAMILIES: dict[str, Family] = {"llama4_text": llama4, "gemma3n_text": gemma3n, "mllama_text_model": mllama}

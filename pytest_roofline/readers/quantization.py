@@ -6,23 +6,25 @@ checkpoint adds to that.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from pytest_roofline.architecture import Storage, Weight
+from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.fields import Fields, shown
+from pytest_roofline.readers.module_patterns import ModulePatterns, PatternFault
 
 _SKIP_KEYS = (
     *("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules"),
     *("skip_modules", "modules_to_exclude"),
 )
 
-MOST_REPETITIONS = 4
-"""In a regular expression of skipped modules; each multiplies the time that a hostile one can take."""
+MOST_SKIPPED = 2**16
+LONGEST_PATTERN = 256
+MOST_PATTERN_CHARACTERS = 2**15
+"""In all wildcards and expressions of one list; the longest of publishers hold some thousand."""
 
 
 def read_storage(fields: Fields) -> Storage:
@@ -33,7 +35,9 @@ def read_storage(fields: Fields) -> Storage:
     block = fields.part("quantization_config" if fields.has("quantization_config") else "compression_config")
     method = _method(block)
     if method not in METHODS:
-        near = difflib.get_close_matches(method, METHODS, n=1)
+        import difflib  # only to complain
+
+        near = difflib.get_close_matches(method[:60], METHODS, n=1)
         hint = f" (near it: {near[0]})" if near else ""
         raise block.fail("quant_method", f"{method!r:.60} is not known{hint}; known are {', '.join(sorted(METHODS))}")
     return Storage(
@@ -49,24 +53,31 @@ def is_skipped(storage: Storage, weight_name: str) -> bool:
 
     A skipped path stands for the module and all below it, wherever its dotted words occur (``lm_head``, ``mlp.gate``,
     ``model.layers.0``); ``*`` in it stands for anything, and ``re:`` before it makes it a regular expression. In
-    `weight_name` an expert's ``*`` is taken as the expert 0.
+    `weight_name` an expert's ``*`` is taken as the expert 0. Raises RooflineUsageError where matching takes too long.
     """
-    exact, globs, expressions = _sorted_patterns(storage.skipped)
+    return _is_among(_sorted_patterns(storage.skipped), storage, weight_name)
+
+
+def _is_among(sorted_patterns: tuple[frozenset[str], ModulePatterns], storage: Storage, weight_name: str) -> bool:
+    exact, patterns = sorted_patterns
     words = weight_name.replace("*", "0").split(".")
     ends = range(1, len(words) + 1)
     if any(".".join(words[start:end]) in exact for end in ends for start in range(end)):
         return True
-    tails = [".".join(words[start:]) for start in range(len(words))]
-    if any(fnmatchcase(tail, form) for tail in tails for glob in globs for form in (glob, f"{glob}.*")):
-        return True
-    return any(expression.match(tails[0]) for expression in expressions)
+    try:
+        return patterns.holds(".".join(words))
+    except PatternFault as fault:
+        raise RooflineUsageError(f"{storage.source}: its list of skipped modules: {fault}") from None
 
 
 def divide(storage: Storage, weight: Weight) -> tuple[Weight | None, Weight | None]:
     """The quantized and the plain share of a weight: some layers of it may be skipped (None for an empty share)."""
     if not weight.layers:
         return (None, weight) if is_skipped(storage, weight.name) else (weight, None)
-    plain = tuple(layer for layer in weight.layers if is_skipped(storage, weight.name.replace("*", str(layer), 1)))
+    skipped = _sorted_patterns(storage.skipped)
+    plain = tuple(
+        layer for layer in weight.layers if _is_among(skipped, storage, weight.name.replace("*", str(layer), 1))
+    )
     if not plain:
         return weight, None
     if len(plain) == len(weight.layers):
@@ -77,11 +88,23 @@ def divide(storage: Storage, weight: Weight) -> tuple[Weight | None, Weight | No
 
 
 @lru_cache(maxsize=8)
-def _sorted_patterns(skipped: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], tuple[re.Pattern[str], ...]]:
-    expressions = tuple(re.compile(pattern[3:]) for pattern in skipped if pattern.startswith("re:"))
-    names = [pattern for pattern in skipped if not pattern.startswith("re:")]
-    globs = tuple(name for name in names if "*" in name)
-    return frozenset(name for name in names if "*" not in name), globs, expressions
+def _sorted_patterns(skipped: tuple[str, ...]) -> tuple[frozenset[str], ModulePatterns]:
+    """The paths that stand for themselves, and the others."""
+    patterns = ModulePatterns()
+    for pattern in filter(_is_pattern, skipped):
+        _add(patterns, pattern)
+    return frozenset(path for path in skipped if not _is_pattern(path)), patterns
+
+
+def _is_pattern(path: str) -> bool:
+    return path.startswith("re:") or "*" in path
+
+
+def _add(patterns: ModulePatterns, pattern: str) -> None:
+    if pattern.startswith("re:"):
+        patterns.add_expression(pattern[3:])
+    else:
+        patterns.add_wildcard(pattern)
 
 
 def _method(block: Fields) -> str:
@@ -105,22 +128,29 @@ def _skipped(block: Fields) -> tuple[str, ...]:
         for entry in [value] if isinstance(value, str) else block.items(key):
             if not isinstance(entry, str):
                 raise block.fail(key, f"{shown(entry)}: a list of module paths is needed")
-            if entry.startswith("re:"):
-                _check_expression(block, key, entry[3:])
             found.append(entry)
+        _check_patterns(block, key, found)
     return tuple(dict.fromkeys(found))
 
 
-def _check_expression(block: Fields, key: str, expression: str) -> None:
-    """An expression that compiles, and cannot take exponential time: few repetitions, and none of a group."""
-    if len(re.findall(r"[*+{]", expression)) > MOST_REPETITIONS or re.search(r"\)[*+{]", expression):
+def _check_patterns(block: Fields, key: str, paths: list[str]) -> None:
+    """Patterns that are known here, and no more of them than a publisher writes."""
+    patterns = [path for path in paths if _is_pattern(path)]
+    length = sum(map(len, patterns))
+    if len(paths) > MOST_SKIPPED or length > MOST_PATTERN_CHARACTERS:
         raise block.fail(
-            key, f"{expression!r:.60}: at most {MOST_REPETITIONS} repetitions, and none of a group, are read"
+            key,
+            f"{len(paths):,} paths, {len(patterns):,} of them patterns with {length:,} characters; at most "
+            f"{MOST_SKIPPED:,} and {MOST_PATTERN_CHARACTERS:,} are read",
         )
-    try:
-        re.compile(expression)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise block.fail(key, f"{expression!r:.60} is no regular expression: {error}") from error
+    for pattern in patterns:
+        text = pattern.removeprefix("re:")
+        if len(text) > LONGEST_PATTERN:
+            raise block.fail(key, f"{text!r:.60}: a pattern of over {LONGEST_PATTERN} characters is not read")
+        try:
+            _add(ModulePatterns(), pattern)
+        except PatternFault as fault:
+            raise block.fail(key, f"{text!r:.60} is no regular expression that is known here: {fault}") from None
 
 
 def _kv_format(block: Fields) -> str | None:

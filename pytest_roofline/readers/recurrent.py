@@ -2,7 +2,8 @@
 
 A recurrent layer remembers a constant amount: the last inputs of its convolution and a state. Both are read and
 written by each pass. transformers keeps the state in float32 whatever the model's dtype, and the convolution's inputs
-in the model's dtype; so do we, as two `CacheLayers`.
+in the model's dtype; so do we, as two `CacheLayers`. (vLLM keeps both in the model's dtype unless told otherwise, hence
+`Inventory.at_least`.)
 
 Not counted: the FLOPs of the recurrence itself, a few per element of state, which is read from memory in any case.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
 from pytest_roofline.readers import blocks
@@ -175,7 +176,7 @@ def mamba(fields: Fields) -> Architecture:
         conv_bias=fields.flag("use_conv_bias"),
     )
     weights = _backbone(fields, hidden, layers, mixer.weights("backbone.layers.*.mixer", layers))
-    return blocks.assemble(fields, weights, mixer.states(len(layers)), layers=len(layers), hidden=hidden)
+    return _assembled(fields, weights, mixer.states(len(layers)), layers=len(layers), hidden=hidden)
 
 
 def mamba2(fields: Fields) -> Architecture:
@@ -198,7 +199,14 @@ def mamba2(fields: Fields) -> Architecture:
             f"{mixer.heads} heads of {mixer.head_dim} are not {fields.size('expand')} x hidden_size {hidden}",
         )
     weights = _backbone(fields, hidden, layers, mixer.weights("backbone.layers.*.mixer", layers))
-    return blocks.assemble(fields, weights, mixer.states(len(layers)), layers=len(layers), hidden=hidden)
+    return _assembled(fields, weights, mixer.states(len(layers)), layers=len(layers), hidden=hidden)
+
+
+def _assembled(
+    fields: Fields, weights: Sequence[Weight], caches: Sequence[CacheLayers], *, layers: int, hidden: int
+) -> Architecture:
+    """Of layers that are one mixer each: one all-reduce follows it."""
+    return replace(blocks.assemble(fields, weights, caches, layers=layers, hidden=hidden), reductions=layers)
 
 
 def recurrent_gemma(fields: Fields) -> Architecture:

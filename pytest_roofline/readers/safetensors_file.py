@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Use, Weight
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.readers.config import read_config
 from pytest_roofline.readers.file_window import DiskWindow
 from pytest_roofline.readers.json_file import parse_json_object
@@ -24,7 +24,8 @@ from pytest_roofline.readers.safetensors_header import (
     read_safetensors_header,
 )
 from pytest_roofline.readers.shards import MOST_SHARDS, all_there, shard_names
-from pytest_roofline.readers.stored_tensors import module_of, pattern_of, place
+from pytest_roofline.readers.stored_tensors import module_of, place
+from pytest_roofline.readers.tensor_paths import pattern_of
 from pytest_roofline.units import format_bytes
 
 LARGEST_INDEX_BYTES = 100_000_000
@@ -71,7 +72,7 @@ def names_by_index(data: bytes, file: str) -> list[str]:
     for tensor, name in places.items():
         if not isinstance(name, str) or not re.fullmatch(r"[\w.+-][\w.+ -]{0,250}\.safetensors", name):
             raise RooflineUsageError(
-                f"{file}: weight_map.{tensor:.200}: {name!r:.100}; the name of a file beside it is needed"
+                f"{file}: weight_map.{one_line(tensor)}: {name!r:.100}; the name of a file beside it is needed"
             )
         names.add(name)
     if len(names) > MOST_SHARDS:
@@ -117,7 +118,7 @@ def safetensors_architecture(
     for header in headers:
         for tensor in header.tensors:
             if tensor.name in seen:
-                raise RooflineUsageError(f"{header.file}: {tensor.name:.200}: stands in {seen[tensor.name]} too")
+                raise RooflineUsageError(f"{header.file}: {one_line(tensor.name)}: stands in {seen[tensor.name]} too")
             seen[tensor.name] = header.file
     tensors = [tensor for header in headers for tensor in header.tensors]
     if not tensors:
@@ -149,7 +150,8 @@ def _without_config(
         if tensor.dtype not in _PLAIN or "expert" in tensor.name:
             what = "an expert" if "expert" in tensor.name else f"stored as {tensor.dtype}"
             raise RooflineUsageError(
-                f"{source}: {tensor.name:.200}: {what}: how a pass reads it stands in config.json, and there is none"
+                f"{source}: {one_line(tensor.name)}: {what}: how a pass reads it stands in config.json, and there "
+                f"is none"
             )
         if tensor.size_bytes:
             alike[pattern_of(module_of(tensor.name)[0])[0], tensor.shape or (1,), tensor.dtype].append(tensor)

@@ -11,12 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.readers.file_window import FileWindow
 from pytest_roofline.readers.json_file import parse_json_object
 
 LARGEST_HEADER_BYTES = 100_000_000
 """The format's own limit."""
+LARGEST_WIDE_HEADER_BYTES = 2**23
+"""Of one that is not ASCII: a single character may make every other take four bytes in memory."""
 MOST_DIMENSIONS = 32
 
 _BITS = {
@@ -70,7 +72,12 @@ def read_safetensors_header(window: FileWindow) -> SafetensorsHeader:
             f"{file}: header length: reaches to byte {8 + length:,}, the file has {window.size_bytes:,}: truncated"
         )
     entries = []
-    for name, value in parse_json_object(window.read(8, length), file).items():
+    data = window.read(8, length)
+    if length > LARGEST_WIDE_HEADER_BYTES and not data.isascii():
+        raise RooflineUsageError(
+            f"{file}: header length: {length:,} bytes; over {LARGEST_WIDE_HEADER_BYTES:,} only ASCII is read"
+        )
+    for name, value in parse_json_object(data, file).items():
         if name != "__metadata__":
             entries.append(_read_entry(file, name, value))
     _check_places(file, entries, window.size_bytes - 8 - length)
@@ -78,7 +85,7 @@ def read_safetensors_header(window: FileWindow) -> SafetensorsHeader:
 
 
 def _read_entry(file: str, name: str, value: Any) -> tuple[SafetensorsEntry, int, int]:
-    shown = f"{file}: {name:.200}"
+    shown = f"{file}: {one_line(name)}"
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
         raise RooflineUsageError(f"{shown}: dtype, shape and data_offsets are needed, not {value!r:.100}")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
@@ -109,11 +116,12 @@ def _check_places(file: str, entries: list[tuple[SafetensorsEntry, int, int]], d
         if begin != reached:
             problem = "overlaps the tensor before it" if begin < reached else "leaves a hole before it"
             raise RooflineUsageError(
-                f"{file}: {entry.name:.200}: data_offsets: begins at {begin:,} of the data and {problem}"
+                f"{file}: {one_line(entry.name)}: data_offsets: begins at {begin:,} of the data and {problem}"
             )
         if end > data_bytes:
             raise RooflineUsageError(
-                f"{file}: {entry.name:.200}: ends at byte {end:,} of the data, the file has {data_bytes:,}: truncated"
+                f"{file}: {one_line(entry.name)}: ends at byte {end:,} of the data, the file has {data_bytes:,}: "
+                "truncated"
             )
         reached = end
     if reached < data_bytes:

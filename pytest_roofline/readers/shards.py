@@ -24,6 +24,12 @@ def shard_names(name: str) -> list[str]:
     return [f"{match['stem']}-{number:05d}-of-{count:05d}{match['end']}" for number in range(1, count + 1)]
 
 
+def is_first_shard(name: str) -> bool:
+    """Whether a file may be named for its model: the first of its shards, or no shard. ``x-00009-of-00003`` is none."""
+    match = _SHARD.fullmatch(name)
+    return match is None or (int(match["number"]) == 1 and 1 <= int(match["count"]) <= MOST_SHARDS)
+
+
 def all_there(source: Path, folder: Path, names: Sequence[str]) -> list[Path]:
     """The paths of all shards; an error that names those that are missing, and `source`, by which they were found."""
     missing = [name for name in names if not os.path.exists(folder / name)]

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pytest_roofline.architecture import Architecture, Use, Weight
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.safetensors_header import SafetensorsEntry
+from pytest_roofline.readers.stored_agreement import check_layers, check_missing, check_shapes
+from pytest_roofline.readers.tensor_paths import bare, pattern_of
 from pytest_roofline.units import format_bytes
 
 _SUFFIX = re.compile(
@@ -29,12 +31,13 @@ _SUFFIX = re.compile(
 _PLAIN = {"F64": "f64", "F32": "fp32", "F16": "fp16", "BF16": "bf16"}
 _WHOLE = {**_PLAIN, "F8_E4M3": "fp8", "F8_E5M2": "fp8", "I8": "int8"}
 """Dtypes that hold an element each, and the format's name in the library of formats."""
-_APART = re.compile(
-    r"(^|\.)(vision\w*|visual|image\w*|audio\w*|mtp|multi_modal_projector|mm_projector|embed_vision|embed_audio|nextn\w*"
+_TOWERS = re.compile(
+    r"(^|\.)(vision\w*|visual|image\w*|audio\w*|multi_modal_projector|mm_projector|embed_vision|embed_audio"
     r"|sam_model|projector|merger|connector)(\.|$)"
 )
-_WRAPPERS = re.compile(r"^((model|language_model|text_model|llm|transformer|backbone)\.)+(?=.)")
-"""Checkpoints of one model differ in these: ``language_model.model.layers`` is ``model.language_model.layers``."""
+_PREDICTING = re.compile(r"(^|\.)(mtp\w*|nextn\w*)(\.|$)")
+_COPIES = {"embed_tokens": "embedding", "head": "head"}
+"""Of the model's embedding and head, beside the layers that predict further tokens."""
 _HEADS = ("lm_head", "output", "embed_out")
 _BUFFERS = re.compile(
     r"\.(inv_freq|(attn\.)?masked_bias|attn\.bias|num_batches_tracked|rotary_emb\.\w+|act_fn\.\w+"
@@ -50,7 +53,8 @@ class _Found:
     size_bytes: int = 0
     tensors: int = 0
     """Without those of scales and zeros."""
-    plain_elements: int = 0
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+    """Of those that hold an element each."""
     layers: set[int] = field(default_factory=set)
     formats: Counter[str] = field(default_factory=Counter)
     """Bytes by format."""
@@ -64,30 +68,26 @@ def module_of(tensor: str) -> tuple[str, bool]:
     return tensor[: match.start()], match[0] in (".weight", ".qweight", ".weight_packed", "_blocks")
 
 
-def pattern_of(path: str) -> tuple[str, int | None]:
-    """``model.layers.3.mlp.experts.7.up_proj`` as ``model.layers.*.mlp.experts.*.up_proj`` and 3."""
-    parts = path.split(".")
-    numbers = [int(part) for part in parts if part.isdecimal() and part.isascii() and len(part) < 10]
-    return ".".join("*" if part.isdecimal() else part for part in parts), numbers[0] if numbers else None
-
-
 def place(described: Architecture, tensors: Iterable[SafetensorsEntry], file: str) -> Architecture:
     """`described` (by a config) with the bytes and formats of its weights as the files have them.
 
     Tensors that the config does not account for come as weights of their own, with a note: a vision or audio tower and
     layers that predict further tokens as ``idle``, anything else read whole. A weight of which the files hold
-    not every layer or expert is an error that names it; so is one of which they hold nothing, unless it may be among
-    the tensors that the config does not account for.
+    not every layer or expert is an error that names it; so is one of which they hold nothing, unless the tensors of the
+    same layer that the config does not account for have room for it; and one of another shape than the config gives
+    it, and a layer that the config does not have.
     """
-    places: dict[str, list[tuple[int, Weight]]] = defaultdict(list)
+    places: dict[str, list[_Place]] = defaultdict(list)
     for index, weight in enumerate(described.weights):
-        places[pattern_of(_bare(weight.name).replace("*", "0"))[0]].append((index, weight))
+        path = bare(weight.name)
+        words = tuple(path.split(".")) if any(word.isdecimal() for word in path.split(".")) else None
+        places[pattern_of(path.replace("*", "0"))[0]].append((index, frozenset(weight.layers), words))
     found: defaultdict[int, _Found] = defaultdict(_Found)
     strange: list[SafetensorsEntry] = []
     idle: list[SafetensorsEntry] = []
     for tensor in tensors:
         path, is_weight = module_of(tensor.name)
-        path = _bare(path)
+        path = bare(path)
         pattern, layer = pattern_of(path)
         position = _place_of(places.get(pattern, ()), path, layer)
         if position is not None:
@@ -96,18 +96,12 @@ def place(described: Architecture, tensors: Iterable[SafetensorsEntry], file: st
             # What the config gives to other layers only is not read in this one (Gemma 3n's shared keys).
             is_idle = pattern in places or _is_idle(pattern, layer, described)
             (idle if is_idle else strange).append(tensor)
+    check_layers(described, idle, file)
     notes: list[str] = []
     weights = _tied(described.weights, found, strange, notes)
-    placed = []
-    for index, weight in enumerate(weights):
-        if index in found:
-            placed.append(_with_bytes(weight, found[index], file, notes))
-        elif weight.use != "idle" and (not strange or weight.part in ("embedding", "head")):
-            # A matrix under another name is read whole all the same; a table that is looked up is not.
-            raise RooflineUsageError(
-                f"{file}: {weight.name}: config.json describes it, and the files hold nothing of it: "
-                f"a part of a checkpoint, or the config of another"
-            )
+    check_missing([weight for index, weight in enumerate(weights) if index not in found], strange, described, file)
+    notes += check_shapes([(weights[index], each.shapes) for index, each in found.items()], file)
+    placed = [_with_bytes(weight, found[index], file) for index, weight in enumerate(weights) if index in found]
     others = [*_others(idle, described, is_idle=True), *_others(strange, described, is_idle=False)]
     if idle:
         notes.append(
@@ -121,17 +115,16 @@ def place(described: Architecture, tensors: Iterable[SafetensorsEntry], file: st
     return dataclasses.replace(described, weights=(*placed, *others), notes=(*described.notes, *notes))
 
 
-def _bare(path: str) -> str:
-    return _WRAPPERS.sub("", path)
+_Place = tuple[int, frozenset[int], "tuple[str, ...] | None"]
+"""A weight's number, its layers, and the words of its path where it has numbers of its own."""
 
 
-def _place_of(candidates: Sequence[tuple[int, Weight]], path: str, layer: int | None) -> int | None:
+def _place_of(candidates: Sequence[_Place], path: str, layer: int | None) -> int | None:
     """Which of the weights under one pattern a module is: by its numbers where the name has them, by its layer."""
-    parts = path.split(".")
-    for index, weight in candidates:
-        if weight.layers and layer not in weight.layers:
+    for index, layers, words in candidates:
+        if layers and layer not in layers:
             continue
-        if all(wanted in ("*", part) for wanted, part in zip(_bare(weight.name).split("."), parts, strict=True)):
+        if words is None or all(wanted in ("*", part) for wanted, part in zip(words, path.split("."), strict=True)):
             return index
     return None
 
@@ -144,7 +137,7 @@ def _add(found: _Found, tensor: SafetensorsEntry, layer: int | None, is_weight: 
     if (stored := _format_of(tensor, described)) is not None:
         found.formats[stored] += tensor.size_bytes
     if tensor.dtype in _WHOLE:
-        found.plain_elements += tensor.elements
+        found.shapes.add(tensor.shape)
     if layer is not None:
         found.layers.add(layer)
 
@@ -160,7 +153,14 @@ def _is_idle(pattern: str, layer: int | None, described: Architecture) -> bool:
     """A tower, layers behind the last (they predict further tokens), a copy of a tied head."""
     if pattern in _HEADS:
         return any(weight.part == "embedding" and weight.use == "matrix" for weight in described.weights)
-    return _APART.search(pattern) is not None or (layer is not None and 0 < described.layers <= layer)
+    return _TOWERS.search(pattern) is not None or _predicts(pattern, layer, described)
+
+
+def _predicts(pattern: str, layer: int | None, described: Architecture) -> bool:
+    """Whether it belongs to a layer for multi-token prediction: named so, or behind the last layer of the model."""
+    if _TOWERS.search(pattern) is not None:
+        return False
+    return _PREDICTING.search(pattern) is not None or (layer is not None and 0 < described.layers <= layer)
 
 
 def _tied(
@@ -182,7 +182,7 @@ def _tied(
     return list(weights)
 
 
-def _with_bytes(weight: Weight, found: _Found, file: str, notes: list[str]) -> Weight:
+def _with_bytes(weight: Weight, found: _Found, file: str) -> Weight:
     if found.layers and (missing := sorted(set(weight.layers) - found.layers)):
         name = weight.name.replace("*", str(missing[0]), 1)
         raise RooflineUsageError(f"{file}: {name}: not in the files, while other layers are: a part of a checkpoint")
@@ -190,37 +190,43 @@ def _with_bytes(weight: Weight, found: _Found, file: str, notes: list[str]) -> W
         raise RooflineUsageError(
             f"{file}: {weight.name}: {found.tensors:,} tensors in the files, {weight.count:,} by config.json"
         )
-    if found.plain_elements and found.plain_elements != weight.elements:
-        notes.append(
-            f"{weight.name}: {weight.elements:,} parameters by config.json, {found.plain_elements:,} in the files"
-        )
     stored = max(found.formats, key=lambda name: found.formats[name], default=None)
     return dataclasses.replace(weight, stored_bytes=found.size_bytes, stored_format=stored)
 
 
 def _others(tensors: Iterable[SafetensorsEntry], described: Architecture, *, is_idle: bool) -> list[Weight]:
     """Tensors that the config does not account for, those alike as one weight; experts as routed as the others are."""
-    alike: dict[tuple[str, tuple[int, ...], str], list[SafetensorsEntry]] = defaultdict(list)
+    alike: dict[tuple[str, tuple[int, ...], str, bool], list[SafetensorsEntry]] = defaultdict(list)
     for tensor in tensors:
         if tensor.size_bytes:
-            alike[pattern_of(tensor.name)[0], tensor.shape or (1,), tensor.dtype].append(tensor)
+            pattern, layer = pattern_of(tensor.name)
+            predicts = is_idle and _predicts(bare(pattern), layer, described)
+            alike[pattern, tensor.shape or (1,), tensor.dtype, predicts].append(tensor)
     routed = next((weight for weight in described.weights if weight.use == "routed"), None)
     weights = []
-    for (pattern, shape, dtype), group in alike.items():
+    for (pattern, shape, dtype, predicts), group in alike.items():
         use: Use = "idle" if is_idle else "matrix" if len(shape) > 1 else "vector"
-        layers, experts, per_token = len(group), 1, None
-        if not is_idle and routed is not None and ".experts." in pattern:
+        part, count, experts, per_token = "vision" if is_idle else "other", len(group), 1, None
+        layers = tuple(range(count)) if count > 1 else ()
+        if predicts:
+            part = _COPIES.get(pattern.removesuffix(".weight").rpartition(".")[2], "other")
+            layers = tuple(sorted({layer for tensor in group if (layer := pattern_of(tensor.name)[1]) is not None}))
+            if count % max(1, len(layers)):
+                layers = layers[:1]
+            experts = count // max(1, len(layers))
+        elif not is_idle and routed is not None and ".experts." in pattern:
             is_fused = shape[0] == routed.experts and len(shape) > 1
-            if is_fused or len(group) % routed.experts == 0:
+            if is_fused or count % routed.experts == 0:
                 use, experts, per_token = "routed", routed.experts, routed.experts_per_token
-                layers, shape = (layers, shape[1:]) if is_fused else (layers // experts, shape)
+                count, shape = (count, shape[1:]) if is_fused else (count // experts, shape)
+                layers = tuple(range(count)) if count > 1 else ()
         weights.append(
             Weight(
                 name=pattern.removesuffix(".weight"),
-                part="vision" if is_idle else "other",
+                part=part,
                 shape=shape,
                 use=use,
-                layers=tuple(range(layers)) if layers > 1 else (),
+                layers=layers,
                 experts=experts,
                 experts_per_token=per_token,
                 stored_bytes=sum(tensor.size_bytes for tensor in group),

@@ -13,7 +13,7 @@ _ONE_EXPERT = re.compile(r"^ffn_(gate|up|down)\.(\d{1,5})\.weight$")
 """Files of 2023 and 2024 hold a tensor for each expert of a Mixtral."""
 _APART = ("v.", "mm.", "a.", "resampler.", "enc.", "s.", "t.")
 """Towers for pictures and sound, and an encoder: text decoding does not touch them."""
-_TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
+_TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_types", "nextn.embed_tokens")
 
 _PARTS = {
     "attn_q": "attn_q",
@@ -29,6 +29,7 @@ _PARTS = {
     "attn_gate": "attn_q",
     "attn_output": "attn_output",
     "output": "head",
+    "nextn.shared_head_head": "head",
     "ffn_gate_inp": "router",
     "ffn_gate_inp_shexp": "router",
     "altup_router": "router",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from pytest_roofline.errors import MissingDependency, RooflineUsageError
+from pytest_roofline.errors import MissingDependency, RooflineUsageError, one_line
 from pytest_roofline.prediction import Prediction
 from pytest_roofline.units import format_bytes_per_s, format_flops_per_s, format_rate
 
@@ -36,7 +35,11 @@ def draw_roofline(points: Sequence[Prediction], over: str, file: str) -> None:
         raise MissingDependency(
             "a picture needs matplotlib, which is not installed: pip install 'pytest-roofline[report]'"
         ) from error
-    suffix = Path(file).suffix.lower()
+    except ValueError as error:  # a backend in the environment, or a line of a matplotlibrc, that it does not know
+        raise RooflineUsageError(
+            f"matplotlib refuses its settings: {one_line(str(error))}; is MPLBACKEND right?"
+        ) from error
+    suffix = ".svg" if file.lower().endswith(".svg") else ".png"  # of ".png" alone, Path finds no suffix
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
         figure = Figure(figsize=(8.0, 5.0), dpi=120, layout="constrained")
         FigureCanvasAgg(figure)
@@ -85,7 +88,8 @@ def _draw(axes: Any, points: Sequence[Prediction], over: str) -> None:
     inventory = points[0].workload.inventory
     axes.set_xlabel("arithmetic intensity (FLOP/byte)")
     axes.set_ylabel("attainable rate (FLOP/s)")
-    axes.set_title(f"{inventory.model} ({inventory.weights}) on {machine.name}")
+    title = f"{one_line(inventory.model)} ({inventory.weights}) on {one_line(machine.name)}"
+    axes.set_title(title, parse_math=False)  # what stands between two dollars is no formula here
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(loc="lower right", fontsize=8)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pytest_roofline.architecture import CacheLayers
+from pytest_roofline.errors import one_line
 from pytest_roofline.prediction import Prediction
 from pytest_roofline.units import (
     format_bytes,
@@ -16,6 +18,15 @@ from pytest_roofline.units import (
 
 WIDTH = 100
 _LABEL = 10
+_LONGEST_TEXT = 2000
+_WHOLE_FROM = 999.5
+_CONSTANT: tuple[tuple[str, Callable[[CacheLayers], bool]], ...] = (
+    ("sliding windows in some layers", lambda cache: cache.window is not None and cache.elements_per_token > 0),
+    ("chunks that start anew in some layers", lambda cache: cache.chunk is not None),
+    ("an image of constant size", lambda cache: cache.fixed_tokens is not None),
+    ("a constant state", lambda cache: cache.state_elements > 0),
+)
+"""What of a cache does not grow with the context, in words."""
 CURVE_HEADINGS = ("batch", "context", "tok/s", "per user", "bytes/pass", "FLOP/byte", "bound", "fits")
 
 
@@ -23,7 +34,7 @@ def prediction_lines(prediction: Prediction, text_rates: Mapping[str, float] | N
     """A heading, the division, one line per figure, sources, notes. `text_rates`: words or chars per second."""
     machine, inventory = prediction.machine, prediction.workload.inventory
     ranks = "" if machine.ranks == 1 else f"{machine.ranks} x "
-    yield f"{inventory.model} on {ranks}{machine.name}"
+    yield f"{one_line(inventory.model)} on {ranks}{one_line(machine.name)}"
     yield f"weights {inventory.weights}, KV cache {inventory.kv}"
     yield ""
     yield f"  {_division(prediction)}"
@@ -32,6 +43,7 @@ def prediction_lines(prediction: Prediction, text_rates: Mapping[str, float] | N
         ("bound", _bound(prediction)),
         ("weights", _weights(prediction)),
         ("KV cache", _kv(prediction)),
+        ("per pass", _together(prediction)),
         ("compute", _compute(prediction)),
         ("memory", _memory(prediction)),
         ("expected", _expected(prediction, text_rates or {})),
@@ -50,7 +62,7 @@ def prediction_lines(prediction: Prediction, text_rates: Mapping[str, float] | N
 
 def _wrapped(label: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text,
+        one_line(text, _LONGEST_TEXT),
         WIDTH,
         initial_indent=f"  {label:<{_LABEL}}",
         subsequent_indent=" " * (_LABEL + 2),
@@ -64,7 +76,7 @@ def _division(prediction: Prediction) -> str:
     machine, workload = prediction.machine, prediction.workload
     times = []
     if workload.batch > 1:
-        times.append(f"{workload.batch} sequences")
+        times.append(f"{workload.batch:,} sequences")
     if workload.tokens_per_pass != 1:
         times.append(f"{workload.tokens_per_pass:g} tokens per pass")
     per_user = f" ({format_rate(prediction.ceiling_tokens_per_s_per_user)} per user)" if workload.batch > 1 else ""
@@ -115,44 +127,69 @@ def _bound(prediction: Prediction) -> str:
 
 
 def _weights(prediction: Prediction) -> str:
-    total = prediction.workload.inventory.total_bytes
-    text = f"{format_bytes(prediction.weight_bytes_per_pass)} per pass, {format_bytes(total)} in all"
-    if prediction.draft_bytes_per_pass:
-        text += f"; the draft reads {format_bytes(prediction.draft_bytes_per_pass)}"
-    return text
+    total, ranks = prediction.workload.inventory.total_bytes, prediction.machine.ranks
+    stored = f"{format_bytes(total)} stored" + (f" on all {ranks} devices" if ranks > 1 else "")
+    return f"{format_bytes(prediction.weight_bytes_per_pass)} per pass{_per_device(prediction)}, {stored}"
+
+
+def _per_device(prediction: Prediction) -> str:
+    """What a figure of one of several devices has to say."""
+    return " per device" if prediction.machine.ranks > 1 else ""
 
 
 def _kv(prediction: Prediction) -> str:
-    workload = prediction.workload
-    sequences = "" if workload.batch == 1 else f" x {workload.batch} sequences"
-    return (
-        f"{format_bytes(prediction.kv_bytes_per_pass)} per pass: {workload.context:,} tokens{sequences}, "
-        f"{format_bytes(workload.inventory.kv_bytes_per_token)} per token; {format_bytes(prediction.bytes_per_pass)} "
-        "per pass in all"
-    )
+    """A product where it is one; a window, a chunk or a state does not grow with the context."""
+    workload, ranks = prediction.workload, prediction.machine.ranks
+    inventory = workload.inventory
+    sequences = "" if workload.batch == 1 else f" x {workload.batch:,} sequences"
+    if not inventory.caches:
+        return "none counted" if inventory.is_rule else "none"
+    constant = [words for words, is_one in _CONSTANT if any(map(is_one, inventory.caches))]
+    growing = [cache for cache in inventory.caches if cache.fixed_tokens is None]
+    elements = sum(cache.layers * cache.elements_per_token * cache.share_of_rank(ranks) for cache in growing)
+    grown = f"{format_bytes(elements * inventory.kv_bytes_per_element)} per token" if elements else ""
+    text = f"{format_bytes(prediction.kv_bytes_per_pass)} per pass{_per_device(prediction)}: "
+    text += f"{workload.context:,} tokens{sequences}"
+    if any(cache.window or cache.chunk for cache in growing):
+        grown = f"at most {grown}"
+    return ", ".join(filter(None, [text, grown, " and ".join(constant)]))
+
+
+def _together(prediction: Prediction) -> str:
+    parts = ["weights", "KV cache"]
+    if prediction.draft_bytes_per_pass:
+        parts.append(f"{format_bytes(prediction.draft_bytes_per_pass)} that the draft reads")
+    return f"{format_bytes(prediction.bytes_per_pass)}{_per_device(prediction)}: {' + '.join(parts)}"
+
+
+def _intensity(value: float) -> str:
+    """FLOP per byte to three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.3g}"
 
 
 def _compute(prediction: Prediction) -> str:
     text = (
-        f"{format_digits(prediction.flops_per_pass, 'FLOP')} per pass, {prediction.arithmetic_intensity:.3g} FLOP/byte"
+        f"{format_digits(prediction.flops_per_pass, 'FLOP')} per pass{_per_device(prediction)}, "
+        f"{_intensity(prediction.arithmetic_intensity)} FLOP/byte"
     )
     if prediction.peak_flops_per_s is None or prediction.ridge_point is None:
         return text
     peak = f"{format_flops_per_s(prediction.peak_flops_per_s)} ({prediction.peak_dtype})"
-    return f"{text}; ridge {prediction.ridge_point:.0f} FLOP/byte at {peak}"
+    return f"{text}; ridge {prediction.ridge_point:,.0f} FLOP/byte at {peak}"
 
 
 def _memory(prediction: Prediction) -> str:
     machine = prediction.machine
-    needed = f"{format_bytes(prediction.memory_needed_bytes)} needed"
+    needed = f"{format_bytes(prediction.memory_needed_bytes)} needed{_per_device(prediction)}"
     if machine.memory_bytes is None:
         return needed
-    return f"{needed} of {format_bytes(machine.memory_bytes)}: {'fits' if prediction.fits else 'does NOT fit'}"
+    fits = "fits" if prediction.fits_as_printed else "barely fits, see below" if prediction.fits else "does NOT fit"
+    return f"{needed} of {format_bytes(machine.memory_bytes)}: {fits}"
 
 
 def _expected(prediction: Prediction, text_rates: Mapping[str, float]) -> str:
     low, high = prediction.expected_tokens_per_s
-    text = f"{format_rate(low)} to {format_rate(high)} tok/s (60 to 85 % of the ceiling)"
+    text = f"{format_rate(low)} to {format_rate(high)} tok/s (60 to 85 % of the ceiling: what well-made engines reach)"
     return text + "".join(f"; the ceiling is {format_rate(rate)} {unit}/s" for unit, rate in text_rates.items())
 
 
@@ -161,17 +198,19 @@ def _ttft(prediction: Prediction) -> str:
         return ""
     active = f"{prediction.workload.inventory.active_parameters / 1e9:.3g}B"
     return (
-        f"{format_seconds(prediction.ttft_floor_s)} by the rule 2 x {active} x "
-        f"{prediction.workload.prompt:,} tokens / peak; exact {format_seconds(prediction.prefill_floor_s)} "
-        f"({format_digits(prediction.prefill_flops, 'FLOP')})"
+        f"rule of thumb {format_seconds(prediction.ttft_floor_s)} = 2 x {active} x "
+        f"{prediction.workload.prompt:,} tokens / {prediction.machine.peak_word}; counted exactly at least "
+        f"{format_seconds(prediction.prefill_floor_s)} ({format_digits(prediction.prefill_flops, 'FLOP')}"
+        f"{_per_device(prediction)})"
     )
 
 
 def curve_lines(points: Sequence[Prediction], notes: Sequence[str]) -> Iterator[str]:
-    """A table, one line per point, and the notes of the last one."""
+    """A table, one line per point, and the notes: about all of them, or beginning with the row that they speak of."""
     first = points[0]
     inventory = first.workload.inventory
-    yield f"{inventory.model} on {first.machine.name}, weights {inventory.weights}, KV cache {inventory.kv}"
+    model, device = one_line(inventory.model), one_line(first.machine.name)
+    yield f"{model} on {device}, weights {inventory.weights}, KV cache {inventory.kv}"
     rows = [CURVE_HEADINGS, *map(_curve_row, points)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(CURVE_HEADINGS))]
     for row in rows:
@@ -188,7 +227,7 @@ def _curve_row(point: Prediction) -> tuple[str, ...]:
         format_rate(point.ceiling_tokens_per_s),
         format_rate(point.ceiling_tokens_per_s_per_user),
         format_bytes(point.bytes_per_pass),
-        f"{point.arithmetic_intensity:.3g}",
+        _intensity(point.arithmetic_intensity),
         point.step_bound,
         fits,
     )

@@ -7,6 +7,8 @@ with its file's sources. What only all files together can tell (an id given twic
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,10 @@ class Catalogue:
     """
 
     def __init__(self, paths: Iterable[str | Path] = (), builtin: bool = True) -> None:
-        self._paths = tuple(Path(path) for path in paths)
+        paths = list(paths)
+        if not all(map(os.fspath, paths)):
+            raise RooflineUsageError("an empty path of specs: a spec file or a folder is needed")
+        self._paths = tuple(map(Path, paths))
         self._builtin = builtin
 
     def device(self, name: str) -> Spec:
@@ -85,7 +90,10 @@ class Catalogue:
         """One line per entry, for a list: id and name, of a card also its memory, its rate and the rate's source."""
         if kind != "devices":
             return [
-                {"id": reader.text(entry.get("id"), f"{kind}.id"), "name": entry.get("name", entry["id"])}
+                {
+                    "id": reader.text(entry.get("id"), f"{kind}.id"),
+                    "name": reader.text(entry.get("name", entry.get("id")), f"{kind}.{entry.get('id')}.name"),
+                }
                 for reader, entry in self.entries(kind)
             ]
         return [
@@ -182,13 +190,12 @@ def _check(files: Iterable[Path], kind: str, read: EntryReader) -> Iterator[str 
 
 def _take_names(reader: Reader, kind: str, entry: dict[str, Any], taken: dict[str, tuple[str, Path]]) -> None:
     entry_id = reader.text(entry.get("id"), f"{kind}.id")
-    names = {
-        spelling(name) for name in (entry_id, *reader.texts(entry.get("aliases", []), f"{kind}.{entry_id}.aliases"))
-    }
-    for name in sorted(names & taken.keys()):
-        other, file = taken[name]
-        raise reader.fail(f"{kind}.{entry_id}", f"the name {name!r} is taken, by {other!r} ({file})")
-    taken.update(dict.fromkeys(names, (entry_id, reader.file)))
+    words = (entry_id, *reader.texts(entry.get("aliases", []), f"{kind}.{entry_id}.aliases"))
+    for word in words:
+        if spelling(word) in taken:
+            other, file = taken[spelling(word)]
+            raise reader.fail(f"{kind}.{entry_id}", f"the name {word!r} is taken, by {other!r} ({file})")
+    taken.update(dict.fromkeys(map(spelling, words), (entry_id, reader.file)))
 
 
 def _read_figures(reader: Reader, value: Any, position: int) -> object:
@@ -209,8 +216,19 @@ def _described(reader: Reader, value: dict[str, Any], path: str) -> tuple[dict[s
             words.update(inner_words)
             figures.update(inner_figures)
         else:
-            words[key] = item if item is None or isinstance(item, (str, bool, int, float, list)) else str(item)
+            words[key] = _plain(reader, item, key)
     return words, figures
+
+
+def _plain(reader: Reader, value: Any, key: str) -> Any:
+    """A word of an entry in builtin types that JSON has; dates as texts. A number that is none is an error."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise reader.fail(key, f"{value} is no finite number")
+    if isinstance(value, list):
+        return [_plain(reader, item, key) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(reader, item, f"{key}.{name}") for name, item in value.items()}
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _at(spec: Spec, key: str) -> float:

@@ -25,14 +25,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, cast
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.formats import SCOPES, Format, Overhead, Scope
 from pytest_roofline.specs.catalogue import Catalogue
 from pytest_roofline.specs.document import Reader, kind_of
-from pytest_roofline.specs.names import spelling
 
 _KEYS = frozenset(
     {
@@ -52,23 +50,6 @@ _ID = re.compile(r"[a-z0-9]+([-_.#][a-z0-9]+)*")
 _STATED = re.compile(r"(?:(?P<family>[a-z][a-z0-9]*)[\s_-]+)?(?P<bits>\d+(?:\.\d+)?)(?P<unit>[\s_-]?bpw)?", re.ASCII)
 # The family of a format of which nothing is known but its average: ``4.65bpw``.
 _ANY_FAMILY = "bpw"
-
-
-def load_formats(paths: Iterable[str | Path] = (), *, builtin: bool = True) -> tuple[Format, ...]:
-    """Every format of the package's own files (unless `builtin` is false), then those of `paths`.
-
-    Raises RooflineUsageError with file and key for whatever is not as it should be, a name that is taken included.
-    """
-    formats: list[Format] = []
-    taken: dict[str, str] = {}
-    for position, (reader, entry) in enumerate(Catalogue(paths, builtin).entries("formats")):
-        made = read_format(reader, entry, position)
-        for key in {spelling(word): word for word in (made.id, *made.aliases)}.items():
-            if key[0] in taken:
-                raise reader.fail(f"formats.{made.id}", f"the name {key[1]!r} is taken, by {taken[key[0]]!r}")
-            taken[key[0]] = made.id
-        formats.append(made)
-    return tuple(formats)
 
 
 def format_named(name: str, catalogue: Catalogue | None = None) -> Format:

@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
@@ -32,7 +30,6 @@ from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.config import read_config
 from pytest_roofline.specs.catalogue import Catalogue
 from pytest_roofline.specs.document import Reader, kind_of
-from pytest_roofline.specs.names import spelling
 
 _WORDS = frozenset({"id", "name", "aliases", "published"})
 _CONFIG_KEYS = _WORDS | {"parameters", "config", "source"}
@@ -51,23 +48,6 @@ def model_named(name: str, catalogue: Catalogue | None = None) -> Architecture:
     """
     reader, entry = (Catalogue() if catalogue is None else catalogue).raw("models", name)
     return read_model(reader, entry, 0)
-
-
-def load_models(paths: Iterable[str | Path] = (), *, builtin: bool = True) -> tuple[Architecture, ...]:
-    """Every model of the package's own files (unless `builtin` is false), then those of `paths`.
-
-    Raises RooflineUsageError with file and key for whatever is not as it should be, a name that is taken included.
-    """
-    models: list[Architecture] = []
-    taken: dict[str, str] = {}
-    for position, (reader, entry) in enumerate(Catalogue(paths, builtin).entries("models")):
-        model = read_model(reader, entry, position)
-        for word in dict.fromkeys([entry["id"], *entry.get("aliases", [])]):
-            owner = taken.setdefault(spelling(word), entry["id"])
-            if owner != entry["id"]:
-                raise reader.fail(f"models.{entry['id']}", f"the name {word!r} is taken, by {owner!r}")
-        models.append(model)
-    return tuple(models)
 
 
 def read_model(reader: Reader, value: Any, position: int) -> Architecture:

@@ -14,30 +14,37 @@ Entry = tuple[Reader, dict[str, Any]]
 """The raw data of one entry, and the reader that knows its file and that file's sources."""
 
 _SEPARATORS = str.maketrans("", "", " \t_-")
-_VENDOR = re.compile(r"^(nvidia|amd|intel|apple)[\s_]+")
+_VENDOR = re.compile(r"^(?=\S)((nvidia|amd|intel|apple)[\s_]+)?(geforce[\s_]+)?")
+_TRADEMARK = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)
 _WORD_EDGES = re.compile(r"[\s_-]+")
 _MOST_CANDIDATES = 12
 _LONGEST_NAME = 100
 
 
 def squashed(text: str) -> str:
-    """Text without case, spaces, underscores and hyphens."""
-    return text.casefold().translate(_SEPARATORS)
+    """Text without case, spaces, underscores and hyphens, and without the signs of trademarks."""
+    return _TRADEMARK.sub("", text).casefold().translate(_SEPARATORS)
 
 
 def spelling(name: str) -> str:
-    """One spelling of a name: ``RTX-4090``, ``rtx 4090`` and ``NVIDIA rtx_4090`` are the same."""
-    return squashed(_VENDOR.sub("", name.strip().casefold()))
+    """One spelling of a name: ``RTX-4090``, ``rtx 4090`` and ``NVIDIA GeForce RTX 4090`` are the same."""
+    plain = _TRADEMARK.sub("", name).strip().casefold()
+    return squashed(_VENDOR.sub("", plain).removesuffix(" graphics"))
 
 
 def bearers(entries: Sequence[Entry], name: str) -> list[Entry]:
-    """The entries that bear a name: by id, else by alias, else by full name or a driver's name."""
-    wanted = spelling(name)
-    for keys in (("id",), ("aliases",), ("name", "device_names")):
-        found = [pair for pair in entries if any(wanted in _spellings(pair[1], key) for key in keys)]
-        if found:
-            return found
-    return []
+    """The entries that a name means; several where it is not clear.
+
+    Ids and aliases are for one entry each: two that claim the same one are both found, whoever wrote them. A full name
+    or a driver's name may be that of several cards, and goes along with an id or alias of the same spelling, unless
+    the id is written out (``rtx-4070`` is one card, ``RTX 4070`` two).
+    """
+    wanted, written = spelling(name), name.strip().casefold()
+    claims = [pair for pair in entries if any(wanted in _spellings(pair[1], key) for key in ("id", "aliases"))]
+    if len(claims) > 1 or (claims and claims[0][1].get("id") == written):
+        return claims
+    every = [pair for pair in entries if any(wanted in _spellings(pair[1], key) for key in ("name", "device_names"))]
+    return [*claims, *(pair for pair in every if not any(pair is claim for claim in claims))]
 
 
 def no_single_entry(kind: str, name: str, found: Sequence[Entry], everything: Sequence[Entry]) -> RooflineUsageError:

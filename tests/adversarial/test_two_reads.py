@@ -1,9 +1,9 @@
 """Honest programs that read the clock for their log and claim what something else measured.
 
-Exactly two reads of a clock are taken for the window whatever was claimed. Here they are not: the test logs when it
-began and when it ended, or how long the compilation took, and claims the figures of device events or of a clock that
-the audit cannot see. Every program is measured rightly, at 80 % of a fake device. Those that are accused all the same
-are marked as expected failures, strictly: whoever changes the rule will hear of it.
+Exactly two reads of a clock are taken for the window whatever was claimed, where nothing else was seen. Here they are
+not the window: the test logs when it began and when it ended, or how long the compilation took, and claims the figures
+of device events, or of a clock that the audit cannot see while the passes are watched. Every program is measured
+rightly, at 80 % of a fake device.
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ WEIGHTS = 4e9
 PASSES = 32
 WARM_UPS = 8
 COMPILATION_S = 0.5
-
-accused = pytest.mark.xfail(
-    strict=True, raises=BogusMeasurement, reason="two reads of the clock are the window, whatever was claimed"
-)
 
 
 class Program:
@@ -74,10 +70,9 @@ def assert_right(result: Result) -> None:
     assert float(result.fraction or 0) == pytest.approx(0.8, rel=0.02)
 
 
-# -- accused today ------------------------------------------------------------------------------------------------
+# -- the claim of device events is found among two reads --------------------------------------------------------
 
 
-@accused
 def test_events_between_two_log_lines_of_the_whole_run(program: Program) -> None:
     """The log has the time from before the warm-up to the end; the events have the loop."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
@@ -89,7 +84,6 @@ def test_events_between_two_log_lines_of_the_whole_run(program: Program) -> None
     assert_right(audit.result)
 
 
-@accused
 def test_events_after_a_logged_compilation(program: Program) -> None:
     """The log has the time of the compilation, which is longer than the loop."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
@@ -100,7 +94,6 @@ def test_events_after_a_logged_compilation(program: Program) -> None:
     assert_right(audit.result)
 
 
-@accused
 def test_events_after_a_logged_first_pass(program: Program) -> None:
     """The log has the time of one pass; 32 passes in that time would be faster than the device."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
@@ -111,7 +104,6 @@ def test_events_after_a_logged_first_pass(program: Program) -> None:
     assert_right(audit.result)
 
 
-@accused
 def test_a_rate_by_events_between_two_log_lines(program: Program) -> None:
     """The same when tokens per second are claimed."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
@@ -126,16 +118,15 @@ def test_a_rate_by_events_between_two_log_lines(program: Program) -> None:
 # -- believed, or left undecided ------------------------------------------------------------------------------------
 
 
-def test_samples_of_events_between_two_log_lines_are_not_accused(program: Program) -> None:
-    """The median of samples that no read explains is not judged, where it could be."""
+def test_samples_of_events_between_two_log_lines_are_believed(program: Program) -> None:
+    """The median of samples that device events explain, one by one."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
         began = time.perf_counter()
         program.warm_up()
         samples = [program.timed_s(4) for _ in range(8)]
         program.log.append(f"the whole run took {time.perf_counter() - began:.1f} s")
         audit.claim(tokens_per_s=4 / median(samples), samples=samples)
-    assert audit.result.verdict.outcome == "inconclusive"
-    assert [finding.check for finding in audit.result.findings] == ["claim-exceeds-closed-time"]
+    assert_right(audit.result)
 
 
 def test_a_stated_window_between_two_log_lines_is_the_window(program: Program) -> None:
@@ -198,15 +189,15 @@ def test_two_log_lines_around_reads_that_are_the_claim(program: Program) -> None
     assert_right(audit.result)
 
 
-def test_log_lines_of_two_clocks_leave_the_window_unknown(program: Program) -> None:
-    """They are no pair, and no telling what was measured."""
+def test_log_lines_of_two_clocks_do_not_hide_the_events(program: Program) -> None:
+    """They are no pair; the events that were claimed are."""
     with program.roofline.audit(traffic=WEIGHTS) as audit:
         program.log.append(f"began at {time.time():.0f}")
         program.warm_up()
         seconds = program.timed_s()
         program.log.append(f"ended at {time.monotonic():.0f}")
         audit.claim(tokens=PASSES, seconds=seconds)
-    assert audit.result.verdict.outcome == "inconclusive"
+    assert_right(audit.result)
 
 
 # -- what the rule is for -------------------------------------------------------------------------------------------

@@ -287,6 +287,15 @@ def test_the_files_of_the_readme_exist() -> None:
     assert missing == []
 
 
+def test_the_map_of_the_readme_is_complete() -> None:
+    """Every module and every room of the package stands in the map, and once."""
+    (chart,) = [block.text for block in BLOCKS if "plugin.py" in block.text.split()]
+    places = [word for line in chart.splitlines() for word in line.split() if re.fullmatch(r"\w+(\.py|/)", word)]
+    modules = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    rooms = {f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")}
+    assert sorted(places) == sorted(modules | rooms)
+
+
 def test_the_demo_shows_as_many_refusals_as_the_readme_says() -> None:
     """Five tests that must not pass."""
     words = {"three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inner_runs import FAKE, PLUGIN, Run
 
-from pytest_roofline.options import OPTIONS, Marker, read_budget, read_folders, read_seconds
+from pytest_roofline.options import OPTIONS, Marker, read_budget, read_paths, read_seconds
 
 SHOW = """
 import pytest
@@ -77,7 +78,7 @@ def test_every_option_has_three_spellings_with_one_prefix(option: Any) -> None:
         ("--roofline-max-time=-1", "--roofline-max-time: '-1' is no positive number of seconds"),
         ("--roofline-at-least=60", "--roofline-at-least: 60.0 is no fraction of the ceiling*"),
         ("--roofline-at-least=H200*=much", "--roofline-at-least: 'H200[*]=much' is no fraction of the ceiling*"),
-        ("--roofline-specs=missing", "--roofline-specs: 'missing' is no folder"),
+        ("--roofline-specs=missing", "--roofline-specs: 'missing' is no file and no folder"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error(run: Run, argument: str, message: str) -> None:
@@ -103,12 +104,15 @@ def test_a_wrong_variable_or_ini_key_is_named(
 
 
 def test_readers_take_what_the_help_promises(tmp_path: Path) -> None:
-    """Text of a budget by device, numbers as text, several folders."""
+    """Text of a budget by device, numbers as text, several files and folders of specs."""
     budget = read_budget("H200*=0.7, cpu=0.3", "here")
     assert budget is not None
     assert budget.by_pattern == (("H200*", 0.7), ("cpu", 0.3))
     assert read_seconds("2.5", "here") == 2.5
-    assert read_folders(f"{tmp_path}", "here") == (str(tmp_path),)
+    file = tmp_path / "cards.yaml"
+    file.touch()
+    assert read_paths(f"{tmp_path}", "here") == (str(tmp_path),)
+    assert read_paths(f"{tmp_path}{os.pathsep}{file}", "here") == (str(tmp_path), str(file))
 
 
 def test_markers_merge_from_the_closest_outwards(run: Run) -> None:

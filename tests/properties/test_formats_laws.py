@@ -9,17 +9,22 @@ from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.formats import Format, Overhead
 from pytest_roofline.ggml import BLOCKS
 from pytest_roofline.gguf_mix import file_types, read_mix
-from pytest_roofline.specs.formats import load_formats
+from pytest_roofline.specs.catalogue import Catalogue
+from pytest_roofline.specs.formats import read_format
 
 few = settings(deadline=None, derandomize=True, max_examples=60, database=None)
 
 # The types of GGML, which alone keep vectors in fp32.
-LIBRARY = [found for found in load_formats() if found.vector_bytes == 4.0 and found.id != "fp32"]
+LIBRARY = [
+    found
+    for found in (read_format(*entry, 0) for entry in Catalogue().entries("formats"))
+    if found.vector_bytes == 4.0 and found.id != "fp32"
+]
 SIZES = st.integers(min_value=1, max_value=5000)
 BITS = st.integers(min_value=0, max_value=64).map(float)
 OVERHEADS = st.one_of(
     st.builds(Overhead, bits=BITS, per=st.sampled_from(("row", "column", "tensor"))),
-    st.builds(Overhead, bits=BITS, per=st.sampled_from(("group", "block")), elements=st.integers(1, 300)),
+    st.builds(Overhead, bits=BITS, per=st.sampled_from(("group", "block", "run")), elements=st.integers(1, 300)),
 )
 FORMATS = st.builds(
     Format,

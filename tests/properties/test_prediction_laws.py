@@ -66,7 +66,7 @@ workloads = st.builds(
     batch=st.integers(1, 10_000),
     context=st.integers(0, 10**6),
     prompt=st.none() | st.integers(1, 10**6),
-    tokens_per_pass=st.floats(min_value=0.5, max_value=8.0),
+    tokens_per_pass=st.floats(min_value=1.0, max_value=8.0),
     offload=st.floats(min_value=0.0, max_value=1.0),
     is_overlapped=st.booleans(),
 )

@@ -83,7 +83,12 @@ def test_absurd_weights_are_refused(changes: dict[str, Any], problem: str) -> No
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
-    [({"layers": -1}, "layers is -1"), ({"window": 0}, "window is 0"), ({"chunk": -5}, "chunk is -5")],
+    [
+        ({"layers": -1}, "layers is -1"),
+        ({"window": 0}, "window is 0"),
+        ({"chunk": -5}, "chunk is -5"),
+        ({"kv_heads": 0}, "kv_heads is 0"),
+    ],
 )
 def test_absurd_caches_are_refused(changes: dict[str, Any], problem: str) -> None:
     """The error names the cache and the field."""
@@ -103,7 +108,9 @@ def test_a_model_without_weights_is_refused() -> None:
         ({}, 1000, 1000, 1000),
         ({"window": 128}, 1000, 128, 128),
         ({"window": 128}, 100, 100, 100),
-        ({"chunk": 256}, 256, 256, 256),
+        ({"chunk": 256}, 255, 255, 255),
+        ({"chunk": 256}, 256, 0, 256),
+        ({"chunk": 256}, 512, 0, 256),
         ({"chunk": 256}, 257, 1, 256),
         ({"chunk": 256}, 0, 0, 0),
         ({"fixed_tokens": 64}, 1000, 64, 64),

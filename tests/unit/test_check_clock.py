@@ -10,10 +10,12 @@ from court import audit, claim, loop, window
 
 from pytest_roofline.checks.clock import (
     DRAIN_REMEDY,
+    FORCE_REMEDY,
     claim_exceeds_closed_time,
     clock_disagrees,
     ledger_tokens,
     not_drained,
+    output_not_forced,
 )
 from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Window
 
@@ -155,6 +157,69 @@ def test_ids_are_the_ledger_where_they_were_seen() -> None:
     assert severity(not_drained(replace(honest, ids_seen=0))) == "bogus"
 
 
+# -- output-not-forced
+
+
+def unforced(passes_left: float, passes: float = 100.0, *, drained_passes: float = 0.0, **figures: Any) -> Evidence:
+    """Passes of 1 ms, of which so many ran when the claim forced the output, and some more while it drained."""
+    left_s = (passes_left + drained_passes) * PASS_S
+    return leftover(
+        passes_left + drained_passes,
+        passes,
+        **{"unforced_s": left_s - drained_passes * PASS_S, **figures},
+    )
+
+
+@pytest.mark.parametrize(
+    ("passes_left", "passes", "expected"),
+    [
+        (2.0, 50.0, None),
+        (2.01, 50.0, "bogus"),
+        (99.9, 100.0, "bogus"),
+        (0.09, 1.0, None),
+        (0.3, 1.0, "inconclusive"),
+        (0.9, 1.0, "bogus"),
+    ],
+)
+def test_evaluating_at_the_claim_is_judged_like_a_leftover(
+    passes_left: float, passes: float, expected: str | None
+) -> None:
+    """Over two passes is bogus; of few passes, over 10 % is unsure. It is nobody else's business."""
+    evidence = unforced(passes_left, passes)
+    assert severity(output_not_forced(evidence)) == expected
+    assert not_drained(evidence) is None
+
+
+def test_an_output_that_costs_what_an_evaluated_one_does_accuses_nobody() -> None:
+    """Ten idle forces are free, and so is what the claim does not profit from."""
+    assert output_not_forced(unforced(5.0, 50.0, idle_drain_s=5e-4)) is None
+    assert output_not_forced(replace(unforced(50.0), claim=claim(100.0, 0.1))) is None
+    assert output_not_forced(audit()) is None
+    assert output_not_forced(loop()) is None
+
+
+def test_a_drain_and_an_evaluation_are_told_apart() -> None:
+    """Thirty passes were running, fifty more were never submitted."""
+    evidence = unforced(50.0, drained_passes=30.0)
+    assert severity(not_drained(evidence)) == "bogus"
+    assert severity(output_not_forced(evidence)) == "bogus"
+
+
+def test_the_message_of_an_unforced_output() -> None:
+    """The line, both times, the cause, the passes, and where the call belongs."""
+    finding = output_not_forced(unforced(99.0))
+    assert finding is not None
+    assert finding.message.split("\n") == [
+        "the clock stopped at 1.00 ms at test_it.py:12 but evaluating the output took 99.0 ms more (100x): the graph "
+        "was never evaluated before the clock stopped",
+        "  found: 99.0 of 100 passes ran when the claim read the output (an output that is evaluated takes 5.00 us); "
+        "waiting for the device proves nothing about work that was never submitted to it",
+        "  claimed 100,000 tok/s, the closed time allows 1,000 tok/s",
+    ]
+    assert finding.remedy == FORCE_REMEDY
+    assert finding.remedy.startswith("mx.eval(out) belongs before the stop")
+
+
 # -- claim-exceeds-closed-time
 
 
@@ -194,6 +259,13 @@ def test_no_work_takes_no_time(seconds: float, seen: Window | None) -> None:
         " was claimed, and no work takes that: a timer that was read twice at one end, wrapped, or is too coarse"
     )
     assert "time.perf_counter()" in finding.remedy
+
+
+def test_no_time_names_the_line_where_it_is_known() -> None:
+    """The stop is in the first line."""
+    finding = claim_exceeds_closed_time(audit(claim=claim(100.0, 0.0)))
+    assert finding is not None
+    assert finding.message.startswith("an elapsed time of 0 ns at test_it.py:12 was claimed, and no work takes that")
 
 
 def test_an_unknown_window_is_inconclusive() -> None:

@@ -70,8 +70,26 @@ def test_lists_as_json(said: Any) -> None:
             ("kind         devices", "bandwidth_bytes_per_s: 3.35 TB/s (NVIDIA H100 Tensor Core GPU data sheet)"),
         ),
         ("H100 SXM 80 GB", ("id           h100-sxm", "memory_bytes: 80.0 GB (NVIDIA H100 Tensor Core GPU data sheet)")),
-        ("llama-3.1-8b", ("kind         models", "name         Llama 3.1 8B")),
+        (
+            "llama-3.1-8b",
+            (
+                "kind         models",
+                "name         Llama 3.1 8B",
+                "parameters: 8,030,261,248 (LlamaForCausalLM of transformers 5.24, built from the config and counted); "
+                "published as 8B",
+            ),
+        ),
         ("q4_k", ("kind         formats", "name         GGML Q4_K")),
+        ("int4-g128", ("overheads    16 bits per group of 128; 4 bits per group of 128",)),
+        ("fp8-tensor", ("overheads    32 bits per tensor",)),
+        (
+            "Q4_K_M",
+            (
+                "name         Q4_K_M, a file type of llama.cpp: a mix of formats by tensor and layer",
+                "bits_per_weight: 4.894 (the average over llama-3.1-8b, by the rules of llama-quantize; of other "
+                "models it differs)",
+            ),
+        ),
     ],
 )
 def test_one_entry(name: str, lines: tuple[str, ...], said: Any) -> None:

@@ -6,6 +6,8 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -196,3 +198,23 @@ def test_a_clock_that_does_not_exist_here_is_left_out() -> None:
     watched.start()
     assert watched.stamps() == {}
     watched.stop()
+
+
+def test_names_imported_into_other_modules_of_the_project_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timing helper beside the tests has `from time import perf_counter`; its reads are the test's."""
+    (tmp_path / "stopwatch_of_a_project.py").write_text(
+        "from time import perf_counter as now\n\n\ndef elapsed():\n    return now()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    helper = import_module("stopwatch_of_a_project")
+    monkeypatch.setitem(sys.modules, "stopwatch_of_a_project", helper)
+    before = helper.now
+    watched = watch()
+    watched.start()
+    helper.elapsed()
+    watched.stop()
+    (read,) = watched.reads()
+    assert read.where == "stopwatch_of_a_project.py:5"
+    assert helper.now is before

@@ -70,7 +70,7 @@ def test_an_unknown_architecture_says_how_to_declare_the_model() -> None:
         read_config({**LLAMA, "model_type": "qwen33"})
     text = str(caught.value)
     assert text.splitlines()[0].startswith("config: model_type: 'qwen33' is not a known architecture; near it: qwen3")
-    for way in ("--params 70B", "--active", "--kv-per-token", "traffic=", "--specs DIR", "Known: apertus, arcee"):
+    for way in ("--params 70B", "--active", "--kv-per-token", "traffic=", "--specs PATH", "Known: apertus, arcee"):
         assert way in text
     assert refused({}) == ("config: model_type: missing: it says how the layers are built (as architectures would)")
 
@@ -88,26 +88,26 @@ def test_the_class_stands_in_for_a_missing_model_type() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"num_hidden_layers": -4}, "num_hidden_layers: int -4: a whole number from 1 to 2**40 is needed"),
+        ({"num_hidden_layers": -4}, "num_hidden_layers: -4: a whole number from 1 to 2**40 is needed"),
         ({"num_hidden_layers": 1e9}, "num_hidden_layers: 1,000,000,000 layers: more than 10,000 are not believed"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers: int 0: a whole number from 1 to 2**40 is needed"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers: 0: a whole number from 1 to 2**40 is needed"),
         ({"num_hidden_layers": None}, "num_hidden_layers: missing: the bytes of a pass cannot be counted without it"),
-        ({"hidden_size": 10**400}, "hidden_size: int 1000"),
-        ({"hidden_size": 10**5000}, "hidden_size: int of very many digits: a whole number from 1 to 2**40 is needed"),
-        ({"hidden_size": float("nan")}, "hidden_size: float nan: a whole number"),
-        ({"hidden_size": "4096"}, "hidden_size: str '4096': a whole number"),
-        ({"hidden_size": True}, "hidden_size: bool True: a whole number"),
-        ({"hidden_size": [64]}, "hidden_size: list of 1: a whole number"),
+        ({"hidden_size": 10**400}, "hidden_size: 1000"),
+        ({"hidden_size": 10**5000}, "hidden_size: a number of very many digits: a whole number from 1 to 2**40"),
+        ({"hidden_size": float("nan")}, "hidden_size: nan: a whole number"),
+        ({"hidden_size": "4096"}, "hidden_size: the text '4096': a whole number"),
+        ({"hidden_size": True}, "hidden_size: true: a whole number"),
+        ({"hidden_size": [64]}, "hidden_size: a list of 1: a whole number"),
         ({"hidden_size": 65}, "num_attention_heads: 4: does not divide the width 65, and head_dim is not given"),
         ({"num_key_value_heads": 3}, "num_key_value_heads: 3: 4 query heads cannot share 3 key heads evenly"),
-        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: str 'yes': true or false is needed"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: the text 'yes': true or false is needed"),
         ({"torch_dtype": "int3"}, "torch_dtype: 'int3' is not known; float64, float32, float16, bfloat16"),
-        ({"torch_dtype": 16}, "torch_dtype: int 16: a text is needed"),
-        ({"architectures": 3, "model_type": None}, "architectures: int 3: a list is needed"),
-        ({"model_type": 5}, "model_type: int 5: a text is needed"),
-        ({"quantization_config": 5}, "quantization_config: int 5: a mapping is needed"),
+        ({"torch_dtype": 16}, "torch_dtype: 16: a text is needed"),
+        ({"architectures": 3, "model_type": None}, "architectures: 3: a list is needed"),
+        ({"model_type": 5}, "model_type: 5: a text is needed"),
+        ({"quantization_config": 5}, "quantization_config: 5: a mapping is needed"),
         ({"model_type": "qwen2", "layer_types": ["full_attention"]}, "layer_types: 1 entries for 3 layers"),
-        ({"model_type": "qwen2", "layer_types": ["a", "b", "c"]}, "layer_types[0]: str 'a' is not known here"),
+        ({"model_type": "qwen2", "layer_types": ["a", "b", "c"]}, "layer_types[0]: the text 'a' is not known here"),
         (
             {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5},
             "num_experts_per_tok: 5: there are only 4 experts (num_local_experts)",
@@ -125,8 +125,8 @@ def test_an_impossible_value_names_file_and_key(tmp_path: Path, changes: dict[st
     [
         ("", "is not valid JSON: line 1: Expecting value"),
         ('{"model_type": ', "is not valid JSON: line 1"),
-        ("[1, 2]", "holds a list: a JSON object is needed"),
-        ('"llama"', "holds a str: a JSON object is needed"),
+        ("[1, 2]", "holds a list of 2: a JSON object is needed"),
+        ('"llama"', "holds the text 'llama': a JSON object is needed"),
         ('{"a": 1, "a": 2}', "a: given twice"),
         ('{"x": {"b": 1, "b": 2}}', "b: given twice"),
         ('{"hidden_size": NaN}', "holds NaN, which is no number"),
@@ -152,20 +152,27 @@ def test_a_number_of_many_digits_is_refused_by_key(tmp_path: Path) -> None:
     """10**400 and a million digits are no size, and take no time."""
     for digits in (400, 1_000_000):
         text = json.dumps({**LLAMA, "hidden_size": 7}).replace("7", "1" + "0" * digits, 1)
-        assert "hidden_size: float inf: a whole number from 1 to 2**40 is needed" in refused(write(tmp_path, text))
+        assert "hidden_size: inf: a whole number from 1 to 2**40 is needed" in refused(write(tmp_path, text))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing file, an empty folder, a loop of links, a pipe, a name with a null byte, and a file too large."""
     assert refused(tmp_path / "no.json") == f"{tmp_path / 'no.json'}: cannot be read: No such file or directory"
     assert refused(tmp_path) == f"{tmp_path / 'config.json'}: cannot be read: No such file or directory"
+
+    def refuse(path: Path) -> bool:
+        raise RuntimeError("loop")  # as some versions of Python do
+
     loop = tmp_path / "loop.json"
     loop.symlink_to(loop)
-    assert refused(loop).startswith(f"{loop}: cannot be read: ")
+    assert refused(loop) == f"{loop}: a symbolic link that leads nowhere"
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     assert refused(pipe) == f"{pipe}: is no file"
     assert "cannot be read" in refused("a\0b")
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert refused(pipe) == f"{pipe}: cannot be read: loop"
+    monkeypatch.undo()
     large = tmp_path / "large.json"
     with large.open("wb") as stream:
         stream.truncate(400 * 10**9)
@@ -210,7 +217,7 @@ def test_a_whole_config_states_its_sizes_and_a_part_may_not() -> None:
     assert refused({"model_type": "llama"}).startswith("config: hidden_size: missing")
     part = Fields(file="config.json", values={"model_type": "llama"}, path="text_config")
     assert read_family(part).parameters == 6_738_415_616  # Llama 7B
-    with pytest.raises(RooflineUsageError, match=r"^config\.json: text_config\.hidden_size: int -1"):
+    with pytest.raises(RooflineUsageError, match=r"^config\.json: text_config\.hidden_size: -1"):
         read_family(Fields(file="config.json", values={"model_type": "llama", "hidden_size": -1}, path="text_config"))
 
 

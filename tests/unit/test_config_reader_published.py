@@ -1,9 +1,7 @@
 """Models as their publishers describe them: parameters, streamed parameters and KV cache, to the last digit.
 
-The sizes in published_models.csv are those of each model's published config.json. They were compared with litgpt 0.5.13
-(litgpt/config.py), with mirrors of config.json in aiconfigurator (model_configs/*.json) and, for Gemma and Llama,
-with maxtext (configs/models); GLM-4.5 with slime's recipes. DeepSeek V3 agrees with its README_WEIGHTS.md (671B, 36.7B
-active), GPT-OSS with its card (20.9B and 3.6B, 116.8B and 5.1B).
+The sizes in published_models.csv are those of each publisher's config.json. DeepSeek V3 agrees with its
+README_WEIGHTS.md (671B, 36.7B active), GPT-OSS with its card (20.9B and 3.6B, 116.8B and 5.1B).
 """
 
 from __future__ import annotations

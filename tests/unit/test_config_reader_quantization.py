@@ -90,7 +90,7 @@ def test_a_block_says_its_format(block: dict[str, Any], expected: str) -> None:
         ),
         ({"bits": 4}, "quant_method: missing: a text is needed"),
         ({"quant_method": "gptq", "group_size": 128}, "bits: missing"),
-        ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size: int 0: a whole number"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 0}, "group_size: 0: a whole number"),
         ({"quant_method": "bitsandbytes"}, "load_in_4bit: neither this nor load_in_8bit is true"),
         (
             {"load_in_4bit": True, "bnb_4bit_quant_type": "int4"},
@@ -98,9 +98,9 @@ def test_a_block_says_its_format(block: dict[str, Any], expected: str) -> None:
         ),
         (
             {"quant_method": "fp8", "weight_block_size": [64, 64]},
-            r"weight_block_size: list of 2 is not known; \[128, 128\] is",
+            r"weight_block_size: a list of 2 is not known; \[128, 128\] is",
         ),
-        ({"quant_method": "exl2", "bits": 99}, "bits: int 99: bits per weight from 1 to 8"),
+        ({"quant_method": "exl2", "bits": 99}, "bits: 99: bits per weight from 1 to 8"),
         ({"quant_method": "torchao", "quant_type": "int1"}, "quant_type: 'int1' is not known"),
         ({"quant_method": "modelopt", "quant_algo": "W1"}, "quant_algo: 'W1' is not known; FP8, NVFP4"),
         ({"quant_method": "quanto", "weights": "int2"}, "weights: 'int2' is not known"),
@@ -111,12 +111,17 @@ def test_a_block_says_its_format(block: dict[str, Any], expected: str) -> None:
         ({"quant_method": "compressed-tensors", "config_groups": {}}, "config_groups: one format .*; found none"),
         ({"quant_method": "mxfp4", "kv_cache_scheme": {"num_bits": 3}}, r"num_bits: a cache of 3 bits \(float\)"),
         ({"quant_method": "mxfp4", "kv_cache_quant_algo": "X"}, "kv_cache_quant_algo: 'X' is not known; FP8, INT8"),
-        ({"quant_method": "mxfp4", "ignore": [3]}, "ignore: int 3: a list of module paths is needed"),
+        ({"quant_method": "mxfp4", "ignore": [3]}, "ignore: 3: a list of module paths is needed"),
         ({"quant_method": "mxfp4", "ignore": ["re:("]}, r"ignore: '\(' is no regular expression"),
-        ({"quant_method": "mxfp4", "ignore": ["re:(a+)+$"]}, "ignore: .*at most 4 repetitions, and none of a group"),
         (
-            {"quant_method": "mxfp4", "ignore": ["re:" + ".*" * 9]},
-            "ignore: .*at most 4 repetitions, and none of a group",
+            {"quant_method": "mxfp4", "ignore": ["re:a{2}"]},
+            r"ignore: 'a\{2\}' is no regular expression that is known here",
+        ),
+        ({"quant_method": "mxfp4", "ignore": ["re:(?!a)"]}, r"ignore: '.*' is no .*: '\(\?' is known as '\(\?:' only"),
+        ({"quant_method": "mxfp4", "ignore": ["*" * 257]}, "ignore: .*: a pattern of over 256 characters is not read"),
+        (
+            {"quant_method": "mxfp4", "ignore": [f"*a{number}*b" for number in range(9000)]},
+            r"ignore: 9,000 paths, 9,000 of them patterns with [\d,]+ characters; at most 65,536 and 32,768 are read",
         ),
     ],
 )

@@ -79,6 +79,24 @@ def test_each_point_is_what_predict_says(said: Any, capsys: pytest.CaptureFixtur
     assert any("does not fit" in note for note in found["notes"])
 
 
+def test_notes_are_about_all_rows_or_name_theirs(said: Any) -> None:
+    """What the first and the last row have in common comes first; the others begin with the last one's."""
+    notes = json.loads(said("llama-3.1-8b", "--device", "h100-sxm", "--to", "8", "--json"))["notes"]
+    assert "no context is given (it is 0): the KV cache is left out; add --context" in notes
+    assert "memory needed is weights and caches alone: activations and the runtime come on top" in notes
+    (rates,) = [note for note in notes if "rule of thumb" in note]
+    assert rates.startswith("at batch 8: by the rule of thumb params x bytes: 1,669 tok/s")
+    given = json.loads(said("llama-3.1-8b", "--device", "h100-sxm", "--context", "10", "--json"))["notes"]
+    assert not any("no context" in note for note in given)
+
+
+def test_without_a_size_of_the_cache_that_is_said(said: Any) -> None:
+    """A number of parameters alone."""
+    assert "no KV cache is counted: a number of parameters does not say" in said(
+        "--params", "8B", "--bandwidth", "1TB/s"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

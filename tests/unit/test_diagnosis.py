@@ -22,6 +22,7 @@ def prediction(
     dense_bytes: float = 10 * GIGABYTE,
     experts: tuple[Experts, ...] = (),
     lookup_bytes: float = 0.0,
+    idle_bytes: float = 0.0,
     kv_bytes_per_token: float = 0.0,
     batch: int = 1,
     context: int = 0,
@@ -40,6 +41,7 @@ def prediction(
         dense_bytes=dense_bytes,
         experts=experts,
         lookup_bytes=lookup_bytes,
+        idle_bytes=idle_bytes,
         flops_per_token=1e10,
         caches=(cache,),
     )
@@ -191,6 +193,28 @@ def test_a_table_that_is_looked_up_is_no_traffic() -> None:
     assert causes[1].fraction == pytest.approx(0.855)
     above = diagnose(Claim(tokens_per_s=105.0, words="pp512 with ubatch 1"), model, head_bytes=1e9)
     assert names(above)[0] == "head-skipped"
+
+
+@pytest.mark.parametrize("words", ["pp512", "pp 512, flash attention", "prefill", "prompt processing"])
+def test_the_rate_of_a_prompt_is_none_of_generation(words: str) -> None:
+    """512 tokens in one pass of 10.24 ms at 500 TFLOP/s: up to 50,000 tok/s, and no faster."""
+    model = prediction(peak_flops_per_s=5e14)
+    found = diagnose(Claim(tokens_per_s=20_000.0, words=words), model)
+    assert names(found)[0] == "prefill-rate"
+    assert "512 tokens go through the weights in one pass, whose ceiling is 50,000 tok/s" in found[0].message
+    assert found[0].fraction == pytest.approx(0.4)
+    assert "prefill-rate" not in names(diagnose(Claim(tokens_per_s=60_000.0, words=words), model))
+
+
+def test_tokens_of_a_prompt_one_by_one_are_no_prefill_rate() -> None:
+    """A micro-batch of one token reads the weights for each."""
+    found = diagnose(Claim(tokens_per_s=105.0, words="pp512 with ubatch 1"), prediction(), head_bytes=1e9)
+    assert "prefill-rate" not in names(found)
+
+
+def test_a_tower_in_the_file_needs_no_excuse() -> None:
+    """A possible rate above the ceiling of a file whose vision tower no pass reads: nobody takes it for traffic."""
+    assert diagnose(Claim(tokens_per_s=95.0), prediction(idle_bytes=GIGABYTE)) == ()
 
 
 def test_speculative_decoding_is_believed_by_its_word_and_weighed_without() -> None:

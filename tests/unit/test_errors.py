@@ -40,3 +40,18 @@ def test_verdicts_are_told_apart_and_carry_their_findings(kind: type[Exception])
     assert str(error) == "a message"
     assert error.verdict is verdict  # type: ignore[attr-defined]
     assert kind("alone").verdict is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain name, na\u00efve", "plain name, na\u00efve"),
+        ("a\nb\x1b[2J\t", "a\\nb\\x1b[2J\\t"),
+        ("bad\udcff \u202e", "bad\\udcff \\u202e"),
+        ("x" * 200, "x" * 120 + " ..."),
+        ("\n" * 200, "\\n" * 60 + " ..."),
+    ],
+)
+def test_a_strangers_name_is_one_line(text: str, shown: str) -> None:
+    """Escaped where it is not printable, and cut."""
+    assert errors.one_line(text) == shown

@@ -25,6 +25,7 @@ def made(**changes: Any) -> Format:
         (Overhead(bits=16, per="column"), 16 * 300),
         (Overhead(bits=32, per="block", elements=128), 32 * 1 * 3),
         (Overhead(bits=32, per="block", elements=4), 32 * 3 * 75),
+        (Overhead(bits=32, per="run", elements=128), 32 * 24),
         (Overhead(bits=32, per="tensor"), 32),
     ],
 )
@@ -87,8 +88,11 @@ def test_experts_and_their_biases() -> None:
         ({"bits": 16, "per": "group", "elements": 0}, "overhead per group: elements is 0; a whole number from 1"),
         ({"bits": 16, "per": "block", "elements": 1.5}, "overhead per block: elements is 1.5; a whole number from 1"),
         ({"bits": 16, "per": "block", "elements": True}, "overhead per block: elements is True; a whole number"),
-        ({"bits": 16, "per": "row", "elements": 4}, "overhead per row: elements is for group and block"),
-        ({"bits": 16, "per": "page"}, "overhead: per is 'page'; one of group, row, column, block, tensor is needed"),
+        ({"bits": 16, "per": "row", "elements": 4}, "overhead per row: elements is for group, block and run"),
+        (
+            {"bits": 16, "per": "page"},
+            "overhead: per is 'page'; one of group, row, column, block, run, tensor is needed",
+        ),
     ],
 )
 def test_a_wrong_overhead_is_refused(arguments: dict[str, Any], words: str) -> None:

@@ -10,7 +10,7 @@ from pytest_roofline.architecture import Weight
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.formats import Format
 from pytest_roofline.specs.catalogue import Catalogue, validate
-from pytest_roofline.specs.formats import format_named, load_formats, read_format
+from pytest_roofline.specs.formats import format_named, read_format
 from pytest_roofline.specs.names import spelling
 
 GOOD = """\
@@ -38,14 +38,19 @@ formats:
 @pytest.fixture(scope="module")
 def formats() -> dict[str, Format]:
     """The package's own formats by id, read once."""
-    return {found.id: found for found in load_formats()}
+    return {found.id: found for found in read_all(Catalogue())}
+
+
+def read_all(catalogue: Catalogue) -> tuple[Format, ...]:
+    """Every format of a catalogue."""
+    return tuple(read_format(*entry, position) for position, entry in enumerate(catalogue.entries("formats")))
 
 
 def load(tmp_path: Path, text: str) -> tuple[Format, ...]:
     """Load one file of that text and nothing else."""
     file = tmp_path / "formats.yaml"
     file.write_text(text, encoding="utf-8")
-    return load_formats([file], builtin=False)
+    return read_all(Catalogue([file], builtin=False))
 
 
 def test_a_format_is_loaded_with_every_source_in_words(tmp_path: Path) -> None:
@@ -97,7 +102,7 @@ def test_a_block_says_how_much_of_it_is_overhead(tmp_path: Path) -> None:
         ("elements: 32}", "elements: 1.5}", "overheads[0].elements", "a whole number from 1 is needed here, not float"),
         (", elements: 32}", "}", "overheads[0]", "overhead per group: elements is missing"),
         ("per: group", "per: page", "overheads[0].per", "'page' is not known; known ones: block, column, group"),
-        ("per: tensor}", "per: tensor, elements: 4}", "overheads[1]", "elements is for group and block"),
+        ("per: tensor}", "per: tensor, elements: 4}", "overheads[1]", "elements is for group, block and run"),
         ("    for: [weights, kv]\n", "", "mine-g32.for", "missing"),
         ("for: [weights, kv]", "for: []", "mine-g32", "for is empty; weights, kv or both are needed"),
         ("for: [weights, kv]", "for: [cache]", "mine-g32.for", "'cache' is not known; known ones: kv, weights"),
@@ -107,6 +112,7 @@ def test_a_block_says_how_much_of_it_is_overhead(tmp_path: Path) -> None:
         ("id: mine-g32", "id: Mine G32", "Mine G32.id", "lower-case words joined by - or _ are needed"),
         ("name: Mine,", "title: Mine,", "mine-g32.title", "unknown key; known ones: aliases"),
         ("overheads:\n", "overheads:\n      - 5\n", "overheads[0]", "a mapping is needed here, not int 5"),
+        ("    overheads:\n", "    overheads: none\n    more:\n", "mine-g32.more", "unknown key; known ones: aliases"),
     ],
 )
 def test_a_fault_names_file_and_key(tmp_path: Path, old: str, new: str, key: str, words: str) -> None:
@@ -134,15 +140,18 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     """Two formats under one name, however it is spelled, would make one of them unreachable."""
     entry = GOOD[GOOD.index("  - id") :]
     twice = GOOD + entry.replace("mine-g32", "other").replace("aliases: [mine]", "aliases: [MINE_G32]")
-    with pytest.raises(RooflineUsageError, match=r"formats.other: the name 'MINE_G32' is taken, by 'mine-g32'"):
-        load(tmp_path, twice)
+    file = tmp_path / "formats.yaml"
+    file.write_text(twice, encoding="utf-8")
+    problems, counts = Catalogue([file], builtin=False).check({"formats": read_format})
+    assert problems == [f"{file}: formats.other: the name 'MINE_G32' is taken, by 'mine-g32' ({file})"]
+    assert counts["formats"] == 1
 
 
 def test_a_sound_library_passes_the_check_of_all_files() -> None:
     """`specs validate` reads every entry by `read_format`, and finds nothing in the package's own."""
     faults, counts = validate((), {"formats": read_format})
     assert [fault for fault in faults if "formats" in fault] == []
-    assert counts["formats"] == len(load_formats())
+    assert counts["formats"] == len(list(Catalogue().entries("formats")))
 
 
 def test_every_name_finds_its_format(formats: dict[str, Format]) -> None:
@@ -297,12 +306,12 @@ def test_checkpoints_keep_head_embedding_and_router(name: str) -> None:
 
 
 def test_formats_say_what_their_products_run_in() -> None:
-    """Weight-only formats compute in 16 bits; fp8 and nvfp4 in their own."""
+    """Weight-only formats compute in 16 bits, GGML's in 8 (llama.cpp's activations), MXFP4 beside MXFP8."""
     dtypes = {name: format_named(name).compute_dtype for name in ("gptq", "q4_k", "mxfp4", "fp8", "fp8-block", "nvfp4")}
     assert dtypes == {
         "gptq": "bfloat16",
-        "q4_k": "bfloat16",
-        "mxfp4": "bfloat16",
+        "q4_k": "int8",
+        "mxfp4": "float8",
         "fp8": "float8",
         "fp8-block": "float8",
         "nvfp4": "float4",
@@ -365,7 +374,14 @@ def test_bits_that_are_missing_or_impossible_are_refused(name: str, words: str) 
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("q4_kk", "q4_k"), ("int4-g12", "int4-g128"), ("nf5", "nf4"), ("gptq-4.5", "gptq"), ("fp8-chanel", "fp8-channel")],
+    [
+        ("q4_kk", "q4_k"),
+        ("int4-g12", "int4-g128"),
+        ("nf5", "nf4"),
+        ("gptq-4.5", "gptq"),
+        ("fp8-chanel", "fp8-channel"),
+        ("nf4-4.5", "nf4"),
+    ],
 )
 def test_an_unknown_format_names_the_nearest(name: str, nearest: str) -> None:
     """A wrong name is wrong use; the message has what was perhaps meant."""

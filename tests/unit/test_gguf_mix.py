@@ -247,6 +247,14 @@ def test_a_fused_projection_goes_by_the_rule_of_values() -> None:
     assert mix.types(fused).count("Q6_K") == 16
 
 
+@pytest.mark.parametrize("rows", [None, 3072])
+def test_heads_that_cannot_be_told_are_not_grouped(rows: int | None) -> None:
+    """Without a projection of values, apart or fused, each query head is taken to have its own."""
+    output = Weight(name="o", part="attn_output", shape=(3072, 3072), use="matrix", layers=(0,))
+    fused = [Weight(name="qkv", part="attn_qkv", shape=(rows, 3072), use="matrix", layers=(0,))] if rows else []
+    assert read_mix("Q4_K_M", Architecture(name="m", weights=(output, *fused), layers=1, source="here")).gqa == 1.0
+
+
 def test_layers_without_a_feed_forward_do_not_count() -> None:
     """A hybrid's down projections are counted in their own order: the first of them is early wherever it stands."""
     down = Weight(name="d", part="ffn_down", shape=(1024, 2048), use="matrix", layers=(10, 20, 30, 31))

@@ -6,7 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_files import BF16, F16, F32, Q4_0, Q4_K, Q6_K, Q8_0, GgufWriter, llama_gguf, llama_tensors, llama_values
+from model_files import (
+    BF16,
+    F16,
+    F32,
+    Q4_0,
+    Q4_K,
+    Q6_K,
+    Q8_0,
+    GgufWriter,
+    completed,
+    llama_gguf,
+    llama_tensors,
+    llama_values,
+)
 
 from pytest_roofline.architecture import Architecture, CacheLayers
 from pytest_roofline.errors import RooflineUsageError
@@ -19,9 +32,9 @@ BLOCK = 64 * 64 * 2 + 32 * 64 * 2 + 96 * 64 * 3 + 2 * 64
 
 
 def read(folder: Path, values: dict[str, Any], tensors: list[Any], **how: Any) -> Architecture:
-    """Write a file and read it."""
+    """Write a file, with what makes it whole, and read it."""
     path = folder / "model.gguf"
-    path.write_bytes(GgufWriter().file(values, tensors))
+    path.write_bytes(GgufWriter().file(values, completed(values, tensors)))
     return read_gguf(path, **how)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_files import F16, F32, Q4_K, GgufWriter, llama_gguf, llama_tensors, llama_values
+from model_files import F16, F32, Q4_K, GgufWriter, completed, llama_gguf, llama_tensors, llama_values
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.gguf_file import read_gguf
@@ -34,11 +34,13 @@ def refused(folder: Path, data: bytes, *, size_bytes: int | None = None) -> str:
 def test_a_file_cut_at_any_byte_is_an_error(tmp_path: Path) -> None:
     """Header or data: whatever is missing, the file is refused and named."""
     values = {key: value for key, value in llama_values().items() if not key.startswith("tokenizer")}
-    values["tokenizer.ggml.tokens"] = ["a", "bc"]
+    values |= {"tokenizer.ggml.tokens": ["a", "bc"], "llama.block_count": 1}
+    parts = ("attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     tensors = [("token_embd.weight", (2, 32), F16), ("blk.0.attn_norm.weight", (64,), F32)]
+    tensors += [(f"blk.0.{part}.weight", (1, 16), F16) for part in parts]
     whole = GgufWriter().file(values, tensors)
     (tmp_path / "sound.gguf").write_bytes(whole)
-    assert read_gguf(tmp_path / "sound.gguf").parameters == 2 * 32 + 64
+    assert read_gguf(tmp_path / "sound.gguf").parameters == 2 * 32 + 64 + 5 * 16
     for length in range(len(whole)):
         assert refused(tmp_path, whole[:length])
 
@@ -54,8 +56,9 @@ def test_a_truncated_download_says_how_much_is_missing(tmp_path: Path) -> None:
     ("data", "message"),
     [
         (b"", "an empty file"),
-        (b"GG", "no GGUF file: it begins with b'GG'"),
-        (b"ELF0" * 9, "no GGUF file: it begins with b'ELF0', not b'GGUF'"),
+        (b"GG", "no GGUF file: it begins with 'GG'"),
+        (b"ELF0" * 9, "no GGUF file: it begins with 'ELF0', not 'GGUF'"),
+        (b"\x7fEL\0" * 9, "no GGUF file: it begins with the bytes 7f 45 4c 00, not 'GGUF'"),
         (b"GGUF", "version: reaches to byte 8 of the header, the file has 4"),
         (b"GGUF" + struct.pack("<IQQ", 4, 0, 0), "version: 4; 1 to 3 are known"),
         (b"GGUF" + struct.pack("<IQQ", 0, 0, 0), "version: 0; 1 to 3 are known"),
@@ -67,7 +70,7 @@ def test_a_truncated_download_says_how_much_is_missing(tmp_path: Path) -> None:
         ),
         (
             START + struct.pack("<QQQ", 0, 1, 2**62),
-            "key 1 of 1: a text of 4,611,686,018,427,387,904 bytes; at most 65,535",
+            "key 1 of 1: a text of 4,611,686,018,427,387,904 bytes; at most 512",
         ),
         (
             START + struct.pack("<QQQ", 0, 1, 100) + b"k",
@@ -180,15 +183,18 @@ def test_long_vocabularies_are_stepped_over(tmp_path: Path) -> None:
 def test_a_400_gigabyte_file_is_read_by_its_header(tmp_path: Path) -> None:
     """Only the header's chunks are read of a sparse file of that size."""
     side = 2**18
+    values = llama_values(llama__embedding_length=side)
     tensors = [("token_embd.weight", (side, side), F16), ("blk.0.ffn_up.weight", (2 * side, side), F16)]
+    tensors = completed(values, tensors)
+    size_bytes = 412_316_860_416 + (len(tensors) - 2) * 64 * 64 * 2
     path = tmp_path / "huge.gguf"
-    path.write_bytes(GgufWriter().file(llama_values(llama__embedding_length=side), tensors, data=False))
-    os.truncate(path, 412_316_860_416 + path.stat().st_size)
+    path.write_bytes(GgufWriter().file(values, tensors, data=False))
+    os.truncate(path, size_bytes + path.stat().st_size)
     tracemalloc.start()
     model = read_gguf(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert sum(weight.stored_bytes or 0 for weight in model.weights) == 412_316_860_416
+    assert sum(weight.stored_bytes or 0 for weight in model.weights) == size_bytes
     assert peak < 1e6
 
 

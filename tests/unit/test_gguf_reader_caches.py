@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_files import F16, F32, GgufWriter
+from model_files import F16, F32, GgufWriter, completed
 
 from pytest_roofline.architecture import Architecture, CacheLayers
 from pytest_roofline.errors import RooflineUsageError
@@ -14,7 +14,10 @@ from pytest_roofline.readers.gguf_file import read_gguf
 
 
 def read(folder: Path, architecture: str, blocks: int, own: dict[str, Any], tensors: Any = None) -> Architecture:
-    """A file of `blocks` blocks, each with keys of 2 heads of 16 unless `tensors` (of a block's number) says else."""
+    """A file of `blocks` blocks, each with keys of 2 heads of 16 unless `tensors` (of a block's number) says else.
+
+    What else a block needs to be whole is added.
+    """
     values: dict[str, Any] = {"general.architecture": architecture}
     keys = {
         "block_count": blocks,
@@ -29,7 +32,7 @@ def read(folder: Path, architecture: str, blocks: int, own: dict[str, Any], tens
         shapes = {"attn_k.weight": (32, 64), "attn_v.weight": (32, 64)} if tensors is None else tensors(block)
         listed += [(f"blk.{block}.{name}", shape, F16) for name, shape in shapes.items()]
     path = folder / "model.gguf"
-    path.write_bytes(GgufWriter().file(values, listed))
+    path.write_bytes(GgufWriter().file(values, completed(values, listed)))
     return read_gguf(path)
 
 
@@ -175,7 +178,7 @@ def test_a_hybrid_has_both_by_its_tensors(tmp_path: Path) -> None:
     own = {"ssm.conv_kernel": 4, "ssm.inner_size": 64, "ssm.state_size": 16, "ssm.group_count": 2}
     model = read(tmp_path, "qwen3next", 8, own, tensors)
     assert model.caches == (
-        CacheLayers(name="attention", layers=2, elements_per_token=64, flops_per_position=2 * 4 * 32),
+        CacheLayers(name="attention", layers=2, elements_per_token=64, kv_heads=2, flops_per_position=2 * 4 * 32),
         CacheLayers(name="recurrent convolution", layers=6, state_elements=4 * (64 + 2 * 2 * 16)),
         CacheLayers(name="recurrent state", layers=6, state_elements=64 * 16, state_bytes_per_element=4.0),
     )
@@ -192,7 +195,7 @@ def test_a_mamba_has_no_cache_that_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"block_count": 0}, r"llama\.block_count: int 0"),
+        ({"block_count": 0}, r"llama\.block_count: 0"),
         ({"block_count": 20_000}, r"llama\.block_count: 20,000; more than 10,000"),
         ({"nextn_predict_layers": 2}, r"llama\.nextn_predict_layers: 2 of 2 blocks"),
         ({"attention.head_count": 0}, r"llama\.attention\.head_count: 0: does not divide the width 64"),
@@ -200,7 +203,7 @@ def test_a_mamba_has_no_cache_that_grows(tmp_path: Path) -> None:
         ({"attention.head_count_kv": [2]}, r"llama\.attention\.head_count_kv: 1 entries for 2 blocks"),
         ({"attention.head_count_kv": [2.0, 2.0]}, r"llama\.attention\.head_count_kv: 2\.0 among the entries"),
         ({"embedding_length": None}, r"llama\.embedding_length: missing"),
-        ({"attention.head_count": "four"}, r"llama\.attention\.head_count: str 'four'"),
+        ({"attention.head_count": "four"}, r"llama\.attention\.head_count: the text 'four'"),
     ],
 )
 def test_metadata_that_cannot_be_names_file_and_key(tmp_path: Path, own: dict[str, Any], message: str) -> None:
@@ -226,12 +229,14 @@ def test_norms_and_states_are_vectors(tmp_path: Path) -> None:
         ("token_embd.weight", (128, 64), F16),
         ("blk.0.ssm_a", (128, 16), F32),
         ("blk.0.ssm_in.weight", (256, 64), F16),
+        ("blk.0.ssm_out.weight", (64, 128), F16),
     ]
     path.write_bytes(GgufWriter().file(values, tensors))
     assert {weight.name: weight.use for weight in read_gguf(path).weights} == {
         "token_embd": "matrix",
         "blk.*.ssm_a": "vector",
         "blk.*.ssm_in": "matrix",
+        "blk.*.ssm_out": "matrix",
     }
 
 
@@ -243,6 +248,6 @@ def test_short_convolutions_keep_their_last_inputs(tmp_path: Path) -> None:
 
     model = read(tmp_path, "lfm2", 3, {"shortconv.l_cache": 3, "attention.head_count_kv": [0, 0, 2]}, tensors)
     assert model.caches == (
-        CacheLayers(name="attention", layers=1, elements_per_token=64, flops_per_position=2 * 4 * 32),
+        CacheLayers(name="attention", layers=1, elements_per_token=64, kv_heads=2, flops_per_position=2 * 4 * 32),
         CacheLayers(name="convolution", layers=2, state_elements=3 * 64),
     )

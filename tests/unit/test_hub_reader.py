@@ -141,6 +141,7 @@ def test_a_repository_of_gguf_files_lists_them(hub: Hub) -> None:
     """Which to name is said; shards count once, projectors not at all."""
     hub.files = {"a-Q4_K_M.gguf": llama_gguf(), "mmproj-a.gguf": b"", "README.md": b""}
     hub.files |= {f"a-F16-{number:05d}-of-00002.gguf": b"" for number in (1, 2)}
+    hub.files["a-00009-of-00003.gguf"] = b""  # a shard that cannot be is no model to name, and stops nobody
     with pytest.raises(
         RooflineUsageError, match=r"2 GGUF files: name one, as in org/tiny:a-F16-00001-of-00002\.gguf"
     ) as caught:

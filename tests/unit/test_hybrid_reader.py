@@ -139,16 +139,16 @@ def attempt(config: dict[str, Any]) -> tuple[str, Architecture | None]:
         (QWEN3_NEXT | {"layer_types": ["linear_attention"] * 47}, "layer_types: 47 entries for 48 layers"),
         (
             QWEN3_NEXT | {"layer_types": ["linear_attention"] * 47 + ["sorcery"]},
-            "layer_types[47]: str 'sorcery' is not known here; mamba, linear_attention, attention, full_attention are",
+            "layer_types[47]: the text 'sorcery' is not known here; mamba, linear_attention, attention, full_attention",
         ),
-        (QWEN3_NEXT | {"layer_types": [None] * 48}, "layer_types[0]: NoneType None is not known here"),
-        (QWEN3_NEXT | {"layer_types": "linear"}, "layer_types: str 'linear': a list is needed"),
+        (QWEN3_NEXT | {"layer_types": [None] * 48}, "layer_types[0]: null is not known here"),
+        (QWEN3_NEXT | {"layer_types": "linear"}, "layer_types: the text 'linear': a list is needed"),
         (QWEN3_NEXT | {"linear_num_value_heads": 24}, "linear_num_value_heads: 24: not a multiple of 16 key heads"),
-        (QWEN3_NEXT | {"mlp_only_layers": [48]}, "mlp_only_layers[0]: int 48: a layer from 0 to 47 is needed"),
+        (QWEN3_NEXT | {"mlp_only_layers": [48]}, "mlp_only_layers[0]: 48: a layer from 0 to 47 is needed"),
         (QWEN3_NEXT | {"num_experts_per_tok": 513}, "num_experts_per_tok: 513: there are only 512 experts"),
         (
             NEMOTRON_H_8B | {"hybrid_override_pattern": "M-X*", "num_hidden_layers": 4},
-            "hybrid_override_pattern[2]: str 'X' is not known here; M, *, -, E are",
+            "hybrid_override_pattern[2]: the text 'X' is not known here; M, *, -, E are",
         ),
         (NEMOTRON_H_8B | {"num_hidden_layers": 51}, "hybrid_override_pattern: 52 letters for 51 layers"),
         (NEMOTRON_H_8B | {"hybrid_override_pattern": ""}, "hybrid_override_pattern: 0 letters: 1 to 10,000 are needed"),
@@ -162,13 +162,13 @@ def attempt(config: dict[str, Any]) -> tuple[str, Architecture | None]:
             "layers_block_type: 1 entries for 2 layers",
         ),
         (JAMBA | {"attn_layer_offset": 8}, "attn_layer_offset: 8: less than attn_layer_period, 8, is needed"),
-        (JAMBA | {"mamba_d_state": -16}, "mamba_d_state: int -16: a whole number from 1 to 2**40 is needed"),
-        (BAMBA | {"attn_layer_indices": [9, -1]}, "attn_layer_indices[1]: int -1: a layer from 0 to 31 is needed"),
+        (JAMBA | {"mamba_d_state": -16}, "mamba_d_state: -16: a whole number from 1 to 2**40 is needed"),
+        (BAMBA | {"attn_layer_indices": [9, -1]}, "attn_layer_indices[1]: -1: a layer from 0 to 31 is needed"),
         (BAMBA | {"mamba_d_head": 65}, "mamba_d_head: 65: 128 heads of it are not 8192 wide"),
         (BAMBA | {"mamba_n_heads": 127}, "mamba_n_heads: 127: does not divide the inner width, 8192"),
         (MAMBA2 | {"num_heads": 64}, "num_heads: 64 heads of 64 are not 2 x hidden_size 4096"),
         (RECURRENT_GEMMA | {"block_types": []}, "block_types: empty: recurrent or attention is needed"),
-        (RECURRENT_GEMMA | {"block_types": ["mamba"]}, "block_types[0]: str 'mamba' is not known here"),
+        (RECURRENT_GEMMA | {"block_types": ["mamba"]}, "block_types[0]: the text 'mamba' is not known here"),
         (RECURRENT_GEMMA | {"intermediate_size": 15361}, "intermediate_size: 2: does not divide"),
         (RECURRENT_GEMMA | {"lru_width": 2561}, "num_attention_heads: 10: does not divide the width of the recurrence"),
         (RWKV | {"attention_hidden_size": 2048}, "attention_hidden_size: 2048: RWKV-4 needs the width of the model"),
@@ -176,23 +176,29 @@ def attempt(config: dict[str, Any]) -> tuple[str, Architecture | None]:
         (LFM2_1B | {"full_attn_idxs": None}, "layer_types: missing, and so is full_attn_idxs"),
         (
             LFM2_1B | {"block_ffn_dim_multiplier": -1.0},
-            "block_ffn_dim_multiplier: float -1.0: a number above 0 is needed",
+            "block_ffn_dim_multiplier: -1.0: a number above 0 is needed",
         ),
-        (MINIMAX_01 | {"attn_type_list": [2] * 80}, "attn_type_list[0]: int 2 is not known here; 0, 1 are"),
+        (MINIMAX_01 | {"attn_type_list": [2] * 80}, "attn_type_list[0]: 2 is not known here; 0, 1 are"),
         (MINIMAX_01 | {"attn_type_list": [1]}, "attn_type_list: 1 entries for 80 layers"),
         (MINIMAX_01 | {"shared_intermediate_size": 64}, "shared_intermediate_size: above 0: a shared expert"),
         (LLAMA4_TEXT | {"no_rope_layers": [1] * 47}, "no_rope_layers: 47 entries for 48 layers"),
-        (LLAMA4_TEXT | {"no_rope_layers": [3] * 48}, "no_rope_layers[0]: int 3 is not known here; 0, 1 are"),
+        (LLAMA4_TEXT | {"no_rope_layers": [3] * 48}, "no_rope_layers[0]: 3 is not known here; 0, 1 are"),
         (
             LLAMA4_TEXT | {"layer_types": ["sliding_attention"] * 48},
-            "layer_types[0]: str 'sliding_attention' is not known",
+            "layer_types[0]: the text 'sliding_attention' is not known",
         ),
         (GEMMA3N | {"intermediate_size": [16384] * 34}, "intermediate_size: 34 entries for 35 layers"),
-        (GEMMA3N | {"intermediate_size": [-1] * 35}, "intermediate_size[0]: int -1: a whole number from 1 to 2**40"),
+        (GEMMA3N | {"intermediate_size": [-1] * 35}, "intermediate_size[0]: -1: a whole number from 1 to 2**40"),
         (GEMMA3N | {"num_kv_shared_layers": 35}, "num_kv_shared_layers: 35 of 35 layers: one at least keeps keys"),
-        (GEMMA4 | {"per_layer_config": {"x": {}}}, "per_layer_config: key str 'x': a layer from 0 to 29 is needed"),
-        (GEMMA4 | {"per_layer_config": {"30": {}}}, "per_layer_config: key str '30': a layer from 0 to 29 is needed"),
-        (GEMMA4 | {"per_layer_config": {"05": {"head_dim": -1}}}, "per_layer_config.05.head_dim: int -1"),
+        (
+            GEMMA4 | {"per_layer_config": {"x": {}}},
+            "per_layer_config: key the text 'x': a layer from 0 to 29 is needed",
+        ),
+        (
+            GEMMA4 | {"per_layer_config": {"30": {}}},
+            "per_layer_config: key the text '30': a layer from 0 to 29 is needed",
+        ),
+        (GEMMA4 | {"per_layer_config": {"05": {"head_dim": -1}}}, "per_layer_config.05.head_dim: -1"),
         (GEMMA4 | {"num_kv_shared_layers": 30}, "num_kv_shared_layers: 30 of 30 layers: one at least keeps keys"),
         (GEMMA4 | {"layer_types": ["full_attention"] * 29}, "layer_types: 29 entries for 30 layers"),
         (
@@ -201,7 +207,7 @@ def attempt(config: dict[str, Any]) -> tuple[str, Architecture | None]:
         ),
         (
             KIMI_LINEAR | {"linear_attn_config": {"full_attn_layers": [28]}},
-            "linear_attn_config.full_attn_layers[0]: int 28: a layer from 0 to 27 is needed",
+            "linear_attn_config.full_attn_layers[0]: 28: a layer from 0 to 27 is needed",
         ),
         (KIMI_LINEAR | {"mlp_layer_types": ["dense"]}, "mlp_layer_types: 1 entries for 27 layers"),
         (MAMBA_3B | {"num_hidden_layers": 10_001}, "num_hidden_layers: 10,001 layers: more than 10,000"),
@@ -308,7 +314,24 @@ def test_gemma_4_has_wider_heads_in_its_global_layers() -> None:
     }
 
 
-def test_nemotron_says_that_it_leaves_its_prediction_layers_out() -> None:
-    """Layers for multi-token prediction are not counted, and a note says so."""
-    notes = read_config(NEMOTRON_H_8B | {"num_nextn_predict_layers": 1}).notes
-    assert any("multi-token-prediction layers are left out" in note for note in notes)
+@pytest.mark.parametrize(
+    "kinds", [{"mtp_hybrid_override_pattern": "*-"}, {"mtp_layers_block_type": ["full_attention", "mlp"]}]
+)
+def test_nemotron_predicts_with_modules_of_several_layers(kinds: dict[str, Any]) -> None:
+    """Attention and a feed-forward each with its norm, two norms and a projection before them, a norm behind."""
+    plain = read_config(NEMOTRON_H_8B)
+    model = read_config(NEMOTRON_H_8B | {"num_nextn_predict_layers": 2} | kinds)
+    hidden, width = NEMOTRON_H_8B["hidden_size"], NEMOTRON_H_8B["intermediate_size"]
+    heads, keys = NEMOTRON_H_8B["num_attention_heads"] * 128, NEMOTRON_H_8B["num_key_value_heads"] * 128
+    each = 2 * hidden * (heads + keys) + 2 * hidden * width + 2 * hidden**2 + 5 * hidden
+    assert sum(weight.elements for weight in model.prediction_weights) == model.idle_parameters == 2 * each
+    assert (model.parameters, model.caches) == (plain.parameters, plain.caches)
+    joined = {weight.name: weight.layers for weight in model.prediction_weights}
+    assert joined["mtp.layers.*.eh_proj"] == (0, 2)
+    assert joined["mtp.layers.*.final_layernorm"] == (1, 3)
+
+
+def test_nemotron_without_layers_in_its_modules() -> None:
+    """A pattern of no letters is an error."""
+    with pytest.raises(RooflineUsageError, match="mtp_hybrid_override_pattern"):
+        read_config(NEMOTRON_H_8B | {"num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": ""})

@@ -1,9 +1,9 @@
 """Hybrid, recurrent and wrapped models as their publishers describe them.
 
-To the last digit: Qwen3-Next 80B-A3B, Jamba v0.1 and Llama 4 by the sizes of their published config.json, compared
-with aiconfigurator's mirrors of them (model_configs/*.json) and with transformers' class defaults. To the digits
-printed: the parameters that model cards and papers name (MiniMax-01: "456 billion parameters, 45.9 billion activated"
-without tables; Nemotron-H by NVIDIA's Megatron Bridge recipe).
+To the last digit: Qwen3-Next 80B-A3B, Jamba v0.1 and Llama 4 by the sizes of their publishers' config.json, compared
+with the defaults of transformers' classes. To the digits printed: the parameters that model cards and papers name
+(MiniMax-01: "456 billion parameters, 45.9 billion activated" without tables; Nemotron-H by NVIDIA's Megatron Bridge
+recipe).
 """
 
 from __future__ import annotations

@@ -97,7 +97,20 @@ def test_the_text_model_is_found_under_every_name(key: str) -> None:
     config = {"model_type": "internvl_chat", key: {"model_type": "qwen2", **QWEN2}}
     assert read_config(config).parameters == read_config({"model_type": "qwen2", **QWEN2}).parameters
     config[key] = {"model_type": "qwen2", **QWEN2, "hidden_size": -1}
-    assert f"config: {key}.hidden_size: int -1" in error_of(config)
+    assert f"config: {key}.hidden_size: -1" in error_of(config)
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
+def test_dtype_and_quantization_may_stand_in_the_text_part(key: str) -> None:
+    """Under whatever name a wrapper keeps it; the wrapper's own words go before."""
+    block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    part = {"model_type": "qwen2", **QWEN2, "torch_dtype": "float16", "quantization_config": block}
+    config = {"model_type": "internvl_chat", key: part}
+    found = read_config(config)
+    assert found.dtype == "float16"
+    assert found.storage is not None
+    assert found.storage.format == "fp8-block"
+    assert read_config({**config, "torch_dtype": "float32"}).dtype == "float32"
 
 
 def test_a_flat_config_of_an_older_file_is_read() -> None:
@@ -169,9 +182,9 @@ def test_a_wrapper_that_holds_itself_is_refused() -> None:
     ("config", "expected"),
     [
         ({"model_type": "llava"}, "text_config: missing: it describes the text model"),
-        ({"model_type": "llava", "text_config": 5}, "text_config: int 5: a mapping is needed"),
+        ({"model_type": "llava", "text_config": 5}, "text_config: 5: a mapping is needed"),
         ({"model_type": "llava", "text_config": {"model_type": "abacus"}}, "text_config.model_type: 'abacus'"),
-        (LLAVA | {"vision_config": [1]}, "vision_config: list of 1: a mapping is needed"),
+        (LLAVA | {"vision_config": [1]}, "vision_config: a list of 1: a mapping is needed"),
         (LLAVA | {"vision_feature_layer": []}, "vision_feature_layer: empty: at least one layer is needed"),
         (
             LLAVA | {"vision_config": {**LLAVA["vision_config"], "patch_size": 400}},
@@ -179,16 +192,16 @@ def test_a_wrapper_that_holds_itself_is_refused() -> None:
         ),
         (
             LLAVA | {"vision_config": {**LLAVA["vision_config"], "image_size": [336, 224]}},
-            "vision_config.image_size: list of 2: two equal sides are needed",
+            "vision_config.image_size: a list of 2: two equal sides are needed",
         ),
         (
             LLAVA | {"vision_config": {**LLAVA["vision_config"], "num_hidden_layers": -3}},
-            "vision_config.num_hidden_layers: int -3: a whole number from 1 to 2**40 is needed",
+            "vision_config.num_hidden_layers: -3: a whole number from 1 to 2**40 is needed",
         ),
-        (INTERNVL | {"vision_config": {}, "downsample_ratio": 0}, "downsample_ratio: int 0: a number above 0"),
+        (INTERNVL | {"vision_config": {}, "downsample_ratio": 0}, "downsample_ratio: 0: a number above 0"),
         (
             KIMI | {"vision_config": {"merge_kernel_size": [2]}},
-            "vision_config.merge_kernel_size: list of 1: two whole numbers",
+            "vision_config.merge_kernel_size: a list of 1: two whole numbers",
         ),
         ({**MLLAMA, "vision_config": None}, "vision_config: missing: it says how many positions an image takes"),
         (
@@ -197,7 +210,7 @@ def test_a_wrapper_that_holds_itself_is_refused() -> None:
         ),
         (
             {**MLLAMA, "text_config": {"model_type": "mllama_text_model", "cross_attention_layers": [40]}},
-            "text_config.cross_attention_layers[0]: int 40: a layer from 0 to 39 is needed",
+            "text_config.cross_attention_layers[0]: 40: a layer from 0 to 39 is needed",
         ),
     ],
 )

@@ -285,7 +285,7 @@ def test_bytes_are_needed() -> None:
         ({"tokens_per_pass": 0}, "tokens_per_pass is 0"),
         ({"tokens_per_pass": lambda output: "two"}, "tokens_per_pass is 'two'"),
         ({"reset": 5}, "reset is a int"),
-        ({"tamper": True}, "not available in this version"),
+        ({"reference": 5}, "reference is a int; it must be callable"),
         ({"inputs": []}, "inputs is empty"),
         ({"device": "cuda:7"}, "cuda:7"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_roofline.architecture import Architecture
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.specs.catalogue import Catalogue
-from pytest_roofline.specs.models import load_models, model_named, read_model
+from pytest_roofline.specs.models import model_named, read_model
 from pytest_roofline.specs.names import Entry
 
 GOOD = """\
@@ -67,14 +67,19 @@ COUNTS = {
 @pytest.fixture(scope="module")
 def models() -> dict[str, Architecture]:
     """The package's own models, read once: each must count to the parameters that its file states."""
-    return {model.name: model for model in load_models()}
+    return {model.name: model for model in read_all(Catalogue())}
+
+
+def read_all(catalogue: Catalogue) -> tuple[Architecture, ...]:
+    """Every model of a catalogue."""
+    return tuple(read_model(*entry, position) for position, entry in enumerate(catalogue.entries("models")))
 
 
 def load(tmp_path: Path, text: str) -> tuple[Architecture, ...]:
     """Load one file of that text and nothing else."""
     file = tmp_path / "models.yaml"
     file.write_text(text, encoding="utf-8")
-    return load_models([file], builtin=False)
+    return read_all(Catalogue([file], builtin=False))
 
 
 def test_every_model_of_the_package_counts_to_its_stated_parameters(models: dict[str, Architecture]) -> None:
@@ -161,7 +166,7 @@ def test_one_model_is_found_without_reading_the_others(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(GOOD, encoding="utf-8")
     assert model_named("tiny-1m", Catalogue([tmp_path], builtin=False)).name == "tiny-1m"
     with pytest.raises(RooflineUsageError, match=r"a\.yaml: "):
-        load_models([tmp_path], builtin=False)
+        read_all(Catalogue([tmp_path], builtin=False))
 
 
 def test_a_lookup_imports_no_framework() -> None:
@@ -185,7 +190,7 @@ def test_a_lookup_imports_no_framework() -> None:
         ("1_443_072", "1_443_073", "models.tiny-1m.parameters.value: 1,443,073 parameters are stated"),
         ("{value: 1_443_072, source: count}", "1443072", "models.tiny-1m.parameters: write {value"),
         (", num_hidden_layers: 2", "", "models.tiny-1m.config.num_hidden_layers: missing"),
-        ("hidden_size: 256,", "hidden_size: -256,", "models.tiny-1m.config.hidden_size: int -256"),
+        ("hidden_size: 256,", "hidden_size: -256,", "models.tiny-1m.config.hidden_size: -256"),
         ("model_type: llama", "model_type: nonesuch", "models.tiny-1m.config.model_type: 'nonesuch' is not a known"),
         ("    aliases: [org/Tiny-1M]", "    aliases: org/Tiny-1M", "models.tiny-1m.aliases: a list"),
     ],
@@ -211,8 +216,11 @@ def test_a_config_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
 def test_two_models_of_one_name_are_an_error(tmp_path: Path) -> None:
     """However it is spelled."""
     second = GOOD.partition("models:\n")[2].replace("id: tiny-1m", "id: other").replace("org/Tiny-1M", "TINY 1m")
-    with pytest.raises(RooflineUsageError, match=r"models\.other: the name 'TINY 1m' is taken, by 'tiny-1m'"):
-        load(tmp_path, GOOD + second)
+    file = tmp_path / "models.yaml"
+    file.write_text(GOOD + second, encoding="utf-8")
+    problems, counts = Catalogue([file], builtin=False).check({"models": read_model})
+    assert problems == [f"{file}: models.other: the name 'TINY 1m' is taken, by 'tiny-1m' ({file})"]
+    assert counts["models"] == 1
 
 
 def test_a_declared_model_is_the_rule_of_thumb(tmp_path: Path) -> None:

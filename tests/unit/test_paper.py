@@ -128,3 +128,11 @@ def test_an_unknown_name_says_what_comes_near(roofline: Instrument) -> None:
     """The error of the command line, in the test."""
     with pytest.raises(RooflineUsageError, match="llama-3"):
         roofline.traffic("lama-3.1-8b")
+
+
+def test_quantized_operands_are_judged_by_the_fastest_product_that_may_run_them() -> None:
+    """Where a device's own int8 product is slow, a kernel unpacks: the measured 16 bit product counts."""
+    roofline = Instrument(Session(added_backends=[FakeBackend()]))
+    ceiling = roofline.ceiling("llama-3.1-8b", weights="q4_k_m", batch=512)
+    assert ceiling.peak_flops_per_s is not None
+    assert ceiling.bound == "compute"

@@ -61,7 +61,6 @@ def test_a_long_context_slows_down(context: int, exact: float, rounded_gb: float
     assert found["ceiling_tokens_per_s"] == pytest.approx(exact, abs=0.001)
     assert found["kv_bytes_per_pass"] == context * 327_680
     assert round(found["bytes_per_pass"] / 1e9, 1) == rounded_gb
-    assert f"{3350 / rounded_gb:.1f}" == rounded
     assert found["ceiling_tokens_per_s"] == pytest.approx(float(rounded), rel=0.002)
 
 

@@ -157,10 +157,28 @@ def test_a_slow_link_bounds() -> None:
 
 def test_a_latent_is_not_divided() -> None:
     """Every rank reads all of what all heads share."""
-    latent = CacheLayers(name="MLA", layers=2, elements_per_token=100)
+    latent = CacheLayers(name="MLA", layers=2, elements_per_token=100, kv_heads=1)
     found = predict(machine(ranks=4), work(inventory=counted(dense(caches=(latent,))), context=10))
     assert found.kv_bytes_per_pass == 10 * 400
     assert found.memory_needed_bytes == counted(dense()).total_bytes / 4 + 10 * 400
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "ranks", "share"),
+    [(8, 4, 1 / 4), (8, 3, 3 / 8), (4, 8, 1 / 4), (8, 8, 1 / 8), (1, 2, 1.0), (None, 8, 1 / 8)],
+)
+def test_the_fullest_rank_holds_whole_heads(kv_heads: int | None, ranks: int, share: float) -> None:
+    """Read, kept and drafted with: 3 of 8 heads on 3 ranks, one of 4 on 8; a state divides whatever the heads are."""
+    cache = CacheLayers(name="attention", layers=2, elements_per_token=100, kv_heads=kv_heads, state_elements=30)
+    inventory = counted(dense(caches=(cache,)))
+    found = predict(machine(ranks=ranks), work(inventory=inventory, context=10))
+    assert found.kv_bytes_per_pass == pytest.approx(10 * 400 * share + 2 * 2 * 30 * 2 / ranks)
+    kept = 10 * 400 * share + 2 * 30 * 2 / ranks
+    assert found.memory_needed_bytes == pytest.approx(inventory.total_bytes / ranks + kept)
+    drafted = predict(
+        machine(ranks=ranks), work(inventory=inventory, context=10, draft=Draft(inventory=inventory, tokens=1))
+    )
+    assert drafted.draft_bytes_per_pass == pytest.approx(WEIGHTS / ranks + found.kv_bytes_per_pass)
 
 
 @pytest.mark.parametrize("is_overlapped", [False, True])
@@ -209,14 +227,19 @@ def test_the_json_has_the_keys_of_the_contract() -> None:
         assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
+LEAST = "a pass yields a token of the model's own at least, and 10,000 are the most that are believed"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"batch": 0}, "batch is 0; it must be 1 or more"),
         ({"context": -1}, "context is -1; it must be 0 or more"),
         ({"prompt": 0}, "prompt is 0; it must be 1 or more tokens"),
-        ({"tokens_per_pass": 0.0}, "tokens_per_pass is 0.0; it must be positive"),
-        ({"tokens_per_pass": math.nan}, "tokens_per_pass is nan; it must be positive"),
+        ({"tokens_per_pass": 0.0}, f"tokens_per_pass is 0: {LEAST}"),
+        ({"tokens_per_pass": 0.5}, f"tokens_per_pass is 0.5: {LEAST}"),
+        ({"tokens_per_pass": 20_000}, f"tokens_per_pass is 20000: {LEAST}"),
+        ({"tokens_per_pass": math.nan}, f"tokens_per_pass is nan: {LEAST}"),
         ({"offload": 1.5}, "offload is 1.5; a share of the weights from 0 to 1 is needed"),
         ({"draft": Draft(inventory=counted(dense()), tokens=0)}, "0 draft tokens; 1 or more are needed"),
         (

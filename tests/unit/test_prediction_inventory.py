@@ -67,7 +67,10 @@ def test_causal_attention_is_the_sum_over_its_tokens(window: int | None, chunk: 
     found = counted(dense(caches=(cache,)))
     without = counted(dense(caches=()))
     for tokens in range(1, 12):
-        seen = sum(cache.positions(position) for position in range(1, tokens + 1))
+        seen = 0
+        for position in range(1, tokens + 1):
+            reach = position if chunk is None else (position - 1) % chunk + 1
+            seen += reach if window is None else min(reach, window)
         assert found.prefill_flops(tokens) - without.prefill_flops(tokens) == seen
 
 
@@ -118,6 +121,28 @@ def test_multi_token_prediction_layers_as_a_draft(is_fused: bool) -> None:
     assert found.weight_bytes_per_pass(1.0) == pytest.approx(2 * (10_000 + 800_000 * 2 / 8 + 1_000 + 500_000))
     assert found.kv_bytes_read(10) == 100 * 10 * 2
     assert found.model == "dense MTP"
+    whole = counted(model)
+    assert whole.prediction_bytes == 2 * (10_000 + 800_000 + 1_000)
+    without = [weight for weight in model.weights if weight not in own[:3]]
+    assert whole.total_bytes == counted(dense(weights=tuple(without))).total_bytes
+
+
+def test_prediction_layers_attend_to_the_whole_context() -> None:
+    """Beside windows and recurrent states theirs is the cache that never stops growing, one for each that attends."""
+    attention = CacheLayers(name="attention", layers=2, elements_per_token=100)
+    others = (
+        CacheLayers(name="sliding", layers=9, elements_per_token=40, window=4),
+        CacheLayers(name="image", layers=1, elements_per_token=40, fixed_tokens=9),
+        CacheLayers(name="state", layers=9, state_elements=40),
+    )
+    own = (
+        Weight(name="mtp.layers.*.k_proj", part="attn_k", shape=(10, 1000), use="idle", layers=(0,)),
+        Weight(name="mtp.layers.*.up_proj", part="ffn_up", shape=(10, 1000), use="idle", layers=(1,)),
+    )
+    model = dense(weights=(*dense().weights, *own), caches=(others[0], attention, *others[1:]))
+    assert own_draft(model, plain, counted(model)).kv_bytes_read(10) == 100 * 10 * 2
+    sliding = dense(weights=model.weights, caches=others)
+    assert own_draft(sliding, plain, counted(sliding)).kv_bytes_read(10) == 40 * 4 * 2
 
 
 def test_a_model_without_prediction_layers() -> None:

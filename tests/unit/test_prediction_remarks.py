@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from models_on_paper import counted, dense, machine, mixture
 
-from pytest_roofline.architecture import CacheLayers
+from pytest_roofline.architecture import Architecture, CacheLayers, Weight
 from pytest_roofline.inventory import Inventory, rule_inventory
 from pytest_roofline.machine import Machine
 from pytest_roofline.prediction import predict
@@ -26,6 +26,13 @@ def rule(**changes: Any) -> Inventory:
     return rule_inventory(70e9, **{"bytes_per_parameter": 2.0, "weights": "bf16", "kv": "bf16", **changes})
 
 
+def predicting() -> Architecture:
+    """The dense model with a layer for multi-token prediction."""
+    model = dense()
+    layer = Weight(name="layers.*.eh_proj", part="other", shape=(2000, 2000), use="idle", layers=(2,))
+    return dense(weights=(*model.weights, layer))
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -38,7 +45,9 @@ def rule(**changes: Any) -> Inventory:
         (notes(context=10_000), "10,000 tokens are beyond the 8,192 that this model was made for"),
         (notes(machine(peak_flops_per_s={})), "no peak for bfloat16 is known of round: compute bounds nothing here"),
         (notes(machine(peak_flops_per_s={"float16": 1e12})), "products run in float16: round has no peak for bfloat16"),
-        (notes(prompt=10), "TTFT floor 60.0 us is the rule 2 x params x tokens / peak for one prompt of 10 tokens"),
+        (notes(prompt=10), "TTFT of one prompt of 10 tokens: 60.0 us is the rule of thumb 2 x params x tokens / peak,"),
+        (notes(batch=2), "no context is given (it is 0): the KV cache is left out; add --context"),
+        (notes(inventory=rule()), "no KV cache is counted: a number of parameters does not say how large one is"),
         (notes(machine(peak_flops_per_s={}), prompt=10), "no TTFT floor without a peak; give --peak"),
         (notes(tokens_per_pass=2.0), "2 tokens per pass, and the reads of whatever drafts them are not counted"),
         (
@@ -46,7 +55,7 @@ def rule(**changes: Any) -> Inventory:
             "dense drafts 3 tokens before each pass: 15.0 MB more are read; 2.5 of 4 tokens per pass are taken",
         ),
         (notes(machine(ranks=2)), "bytes, FLOPs and memory of a pass are those of one of 2 devices"),
-        (notes(machine(ranks=2)), "with fewer KV heads than ranks, ranks hold copies and read more"),
+        (notes(machine(ranks=2)), "how many KV heads there are is not known: the KV cache is divided by the ranks"),
         (notes(machine(ranks=2)), "no link between devices is known of round: bytes of collectives take no time"),
         (notes(machine(ranks=2)), "no latency per all-reduce is counted; give --link-latency"),
         (
@@ -62,9 +71,28 @@ def rule(**changes: Any) -> Inventory:
         (
             notes(
                 machine(ranks=2),
-                inventory=counted(dense(caches=(CacheLayers(name="MLA", layers=1, elements_per_token=1),))),
+                inventory=counted(dense(caches=(CacheLayers(name="MLA", layers=1, elements_per_token=1, kv_heads=1),))),
             ),
-            "the latent of MLA serves all heads: every rank keeps and reads all of it",
+            "MLA: what is cached serves all heads: every rank keeps and reads all of it",
+        ),
+        (
+            notes(
+                machine(ranks=8),
+                inventory=counted(dense(caches=(CacheLayers(name="a", layers=1, elements_per_token=8, kv_heads=4),))),
+            ),
+            "a: 4 KV heads on 8 ranks: the fullest keeps and reads 1 of them",
+        ),
+        (
+            notes(inventory=counted(predicting())),
+            "8.00 MB of multi-token-prediction layers are left out of the",
+        ),
+        (
+            notes(inventory=counted(predicting()), draft=Draft(inventory=counted(dense()), tokens=1, is_own=True)),
+            "8.00 MB of multi-token-prediction layers are part of the memory needed: they draft",
+        ),
+        (
+            notes(machine(ranks=2), prompt=10),
+            "TTFT of one prompt of 10 tokens: 30.0 us is the rule of thumb 2 x params x tokens / (2 x peak), which",
         ),
         (
             notes(machine(spill_bytes_per_s=1e8, spill_source="PCIe"), offload=0.25),
@@ -83,7 +111,7 @@ def rule(**changes: Any) -> Inventory:
         (notes(machine(is_unified_memory=True)), "the 1.00 GB are shared with the system (unified memory)"),
         (notes(machine(memory_bytes=1e6)), "does not fit: 6.60 MB needed, 1.00 MB there (sheet)"),
         (notes(machine(memory_bytes=1e6)), "the weights alone do not fit, at any batch and context"),
-        (notes(machine(memory_bytes=1e6)), "would fit: 7 such devices (tensor parallel), 1.00 MB each"),
+        (notes(machine(memory_bytes=1e6)), "would fit: 8 such devices (tensor parallel), 1.00 MB each"),
         (notes(machine(memory_bytes=7e6), context=2000), "would fit: a context of up to 995 tokens at batch 1"),
         (notes(machine(memory_bytes=7e6), context=500, batch=4), "would fit: a batch of up to 1 at 500 tokens"),
         (
@@ -124,5 +152,5 @@ def test_the_largest_that_fit_do_and_one_more_does_not() -> None:
 
 def test_no_number_of_devices_holds_what_each_has_to_hold_whole() -> None:
     """A latent cache larger than the memory stays so, however many ranks."""
-    latent = counted(dense(caches=(CacheLayers(name="MLA", layers=1, elements_per_token=1000),)))
+    latent = counted(dense(caches=(CacheLayers(name="MLA", layers=1, elements_per_token=1000, kv_heads=1),)))
     assert fewest_devices(machine(memory_bytes=1e6), Workload(inventory=latent, context=10_000)) is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,8 @@ from pytest_roofline.architecture import Architecture, CacheLayers
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.readers.config import read_config
 from pytest_roofline.readers.safetensors_file import read_safetensors
+from pytest_roofline.readers.safetensors_header import SafetensorsEntry
+from pytest_roofline.readers.stored_tensors import place
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 
@@ -171,12 +175,13 @@ def test_towers_and_layers_that_predict_ahead_are_idle(tmp_path: Path) -> None:
     extra = {
         "vision_tower.blocks.0.fc.weight": ("F16", (64, 64)),
         "model.layers.2.mlp.up_proj.weight": ("F16", (96, 64)),
+        "model.layers.2.eh_proj.weight": ("F16", (64, 128)),
         "mtp.fc.weight": ("F16", (64, 128)),
     }
     model = read_safetensors(write(tmp_path, llama_safetensors() | extra))
-    assert model.idle_parameters == 64 * 64 + 96 * 64 + 64 * 128
+    assert model.idle_parameters == 64 * 64 + 96 * 64 + 2 * 64 * 128
     assert model.parameters == read_config(tmp_path).parameters
-    assert model.notes == ("36.9 kB of the files are not touched by decoding text",)
+    assert model.notes == ("53.2 kB of the files are not touched by decoding text",)
 
 
 def test_a_tensor_that_the_config_does_not_describe_is_read_whole(tmp_path: Path) -> None:
@@ -323,9 +328,15 @@ def test_experts_under_another_name_are_routed_all_the_same(tmp_path: Path) -> N
 
 def test_what_the_config_gives_to_other_layers_is_not_read(tmp_path: Path) -> None:
     """Keys that a layer holds and never uses, as Gemma 3n's last layers do."""
-    tensors = llama_safetensors(layers=(0, 1)) | {"model.layers.1.mlp.extra.weight": ("F16", (4, 4))}
-    tensors |= {"model.layers.5.mlp.up_proj.weight": ("F16", (96, 64))}
-    assert read_safetensors(write(tmp_path, tensors)).idle_parameters == 96 * 64
+    described = read_config(LLAMA_CONFIG)
+    weights = tuple(
+        dataclasses.replace(weight, layers=(0,)) if weight.part == "attn_k" else weight for weight in described.weights
+    )
+    tensors = [
+        SafetensorsEntry(name=name, dtype=dtype, shape=shape, size_bytes=2 * math.prod(shape))
+        for name, (dtype, shape) in llama_safetensors().items()
+    ]
+    assert place(dataclasses.replace(described, weights=weights), tensors, "file").idle_parameters == 32 * 64
 
 
 def test_names_of_another_layout_are_an_error(tmp_path: Path) -> None:
@@ -335,3 +346,33 @@ def test_names_of_another_layout_are_an_error(tmp_path: Path) -> None:
         RooflineUsageError, match=r"model\.embed_tokens: config\.json describes it, and the files hold nothing"
     ):
         read_safetensors(write(tmp_path, tensors))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config", "problem"),
+    [
+        ({}, {"head_dim": 32}, r"model\.layers\.\*\.self_attn\.q_proj: \[128, 64\] by config\.json and \[64, 64\]"),
+        ({}, {"num_hidden_layers": 1}, r"num_hidden_layers: 1 by config\.json, and the files hold layer 1 as well"),
+        ({"model.layers.0.mlp.up_proj.weight": ("F16", (96, 32))}, {}, r"mlp\.up_proj: \[96, 64\] .* and \[96, 32\]"),
+        ({"model.embed_tokens.weight": ("F16", (100, 64))}, {}, r"embed_tokens: \[128, 64\] .* and \[100, 64\]"),
+    ],
+)
+def test_the_config_of_another_model_is_refused(
+    tensors: Tensors, config: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    """Other shapes or more layers than the config's: its KV cache would be another's."""
+    with pytest.raises(RooflineUsageError, match=problem):
+        read_safetensors(write(tmp_path, {**llama_safetensors(), **tensors}, {**LLAMA_CONFIG, **config}))
+
+
+def test_other_names_have_room_for_what_is_missing(tmp_path: Path) -> None:
+    """One matrix for gate and up, in each layer; in one of them alone it is none."""
+    tensors = {
+        name: entry for name, entry in llama_safetensors().items() if "gate" not in name and "up_proj" not in name
+    }
+    fused = {f"model.layers.{layer}.mlp.gate_up.weight": ("F16", (192, 64)) for layer in (0, 1)}
+    model = read_safetensors(write(tmp_path, tensors | fused))
+    assert stored(model)["model.layers.*.mlp.gate_up"] == 2 * 2 * 192 * 64
+    fused.pop("model.layers.1.mlp.gate_up.weight")
+    with pytest.raises(RooflineUsageError, match=r"hold nothing of it \(model\.layers\.1\.mlp\.gate_proj\)"):
+        read_safetensors(write(tmp_path, tensors | fused))

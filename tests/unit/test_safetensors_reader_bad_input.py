@@ -63,7 +63,7 @@ def test_entries_that_cannot_be_are_named(tmp_path: Path, header: dict[str, Any]
     ("text", "message"),
     [
         (b'{"w": 1, "w": 2}', "w: given twice"),
-        (b"[]", "holds a list: a JSON object is needed"),
+        (b"[]", "holds a list of 0: a JSON object is needed"),
         (b"nothing", "is not valid JSON: line 1"),
         (b"\xff\xfe{}", "is not UTF-8 text"),
         (b'{"w": ' + b"9" * 5000 + b"}", "dtype, shape"),

@@ -234,12 +234,13 @@ def test_the_files_of_the_package_are_sound() -> None:
         assert all(1e12 < peak < 2e16 for peak in spec.dense_peak_flops_per_s.values())
 
 
-def test_a_folder_with_specs_can_be_named(tmp_path: Path) -> None:
-    """`--roofline-specs DIR` may name the folder itself or one that has `devices` in it."""
+def test_a_file_or_a_folder_with_specs_can_be_named(tmp_path: Path) -> None:
+    """`--roofline-specs PATH` may name the file, its folder, or one that has `devices` in it."""
     inner = tmp_path / "devices"
     inner.mkdir()
     (inner / "mine.yaml").write_text(GOOD, encoding="utf-8")
     assert load_devices([tmp_path], builtin=False) == load_devices([inner], builtin=False)
+    assert load_devices([inner / "mine.yaml"], builtin=False) == load_devices([inner], builtin=False)
     assert load_devices([tmp_path])[-1].id == "card-one"
 
 

@@ -188,6 +188,29 @@ def test_an_id_that_two_files_claim_is_ambiguous(tmp_path: Path) -> None:
         Catalogue([tmp_path]).devices()
 
 
+def test_an_alias_that_is_anothers_id_is_ambiguous(tmp_path: Path) -> None:
+    """Neither the user's card nor the package's is chosen in silence, whichever has it for an id."""
+    own(tmp_path, HEAD + entry("mine", alias="h100-sxm") + entry("h200-sxm5"), "mine.yaml")
+    with pytest.raises(RooflineUsageError, match=r"'h100-sxm' means several devices: h100-sxm .*; mine "):
+        Catalogue([tmp_path]).device("h100-sxm")
+
+
+def test_an_id_written_out_is_one_card(tmp_path: Path) -> None:
+    """The short name of a driver that two cards share is refused like the long one, and each id is taken."""
+    library = Catalogue()
+    assert (library.device("rtx-4070").id, library.device("RTX-4070").id) == ("rtx-4070", "rtx-4070")
+    assert library.device("arc-a770").id == "arc-a770"
+    for name in ("RTX 4070", "GeForce RTX 4070", "nvidia geforce rtx 4070", "Arc A770", "RTX 3080"):
+        with pytest.raises(RooflineUsageError, match="means several devices"):
+            library.device(name)
+
+
+def test_an_empty_path_of_specs_is_an_error() -> None:
+    """It is not the folder that one happens to stand in."""
+    with pytest.raises(RooflineUsageError, match="an empty path of specs"):
+        Catalogue([""])
+
+
 def test_a_users_folder_is_searched_too(tmp_path: Path) -> None:
     """Beside the package's own cards, from a file, a folder or its subfolder `devices`."""
     (tmp_path / "devices").mkdir()
@@ -279,7 +302,7 @@ def test_names_are_taken_once_in_every_kind(tmp_path: Path) -> None:
     problems, counts = library.check()
     assert counts["models"] == 1
     assert [problem.split("cards.yaml: ")[1].split(" (")[0] for problem in problems] == [
-        "models.two: the name 'one' is taken, by 'one'",
+        "models.two: the name 'One' is taken, by 'one'",
         "models.id: a text is needed here, not nothing",
     ]
 

@@ -84,6 +84,39 @@ def test_another_dimension_is_refused(parse: Callable[[str], float], text: str, 
 
 
 @pytest.mark.parametrize(
+    ("parse", "text", "message"),
+    [
+        (parse_bytes_per_s, "3.35", "'3.35' is not a bandwidth: no unit; did you mean 3.35TB/s?"),
+        (parse_bytes_per_s, " 273 ", "' 273 ' is not a bandwidth: no unit; did you mean 273GB/s?"),
+        (parse_bytes_per_s, "999999", "'999999' is not a bandwidth: no unit; did you mean 999999GB/s?"),
+        (parse_flops_per_s, "989", "'989' is not a compute rate: no unit; did you mean 989TFLOP/s?"),
+        (parse_count, "70", "'70' is not a number of parameters: no unit; did you mean 70B?"),
+    ],
+)
+def test_a_small_number_without_a_unit_is_a_slip(parse: Callable[[str], float], text: str, message: str) -> None:
+    """Nobody means 3.35 bytes per second or 70 parameters: the error says what was meant."""
+    with pytest.raises(RooflineUsageError) as caught:
+        parse(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parse_bytes_per_s, "1000000", 1e6),
+        (parse_bytes_per_s, "3B/s", 3.0),
+        (parse_flops_per_s, "1e6", 1e6),
+        (parse_flops_per_s, "5FLOP/s", 5.0),
+        (parse_count, "1000", 1e3),
+        (parse_count, "0.5k", 500.0),
+    ],
+)
+def test_a_large_number_or_one_with_its_unit_is_no_slip(parse: Callable[[str], float], text: str, value: float) -> None:
+    """Base units from 1e6 of a rate and 1,000 of a count on; below that with the unit written."""
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
         (3.35e12, "B/s", "3.35 TB/s"),

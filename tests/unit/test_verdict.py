@@ -13,7 +13,7 @@ from pytest_roofline.checks import CHECKS
 from pytest_roofline.checks.evidence import CHECK_NAMES, Evidence, Finding
 from pytest_roofline.errors import AboveBand, BelowCeiling, BogusMeasurement, InconclusiveMeasurement
 from pytest_roofline.roofline import Interval
-from pytest_roofline.verdict import OUTCOMES, Verdict, error_of, judge
+from pytest_roofline.verdict import Verdict, error_of, judge
 
 FAST = tuple(sample(step_s=BYTES / 9e12, closed_step_s=BYTES / 9e12, fraction=9.0) for _ in range(9))
 NOT_DRAINED: dict[str, Any] = {
@@ -50,7 +50,6 @@ def test_precedence(severities: tuple[str, ...], outcome: str) -> None:
     verdict = judge(evidence, 0.8, [finds(one) for one in severities])
     assert verdict.outcome == outcome
     assert len(verdict.findings) == len(severities)
-    assert OUTCOMES == ("bogus", "inconclusive", "failed", "passed")
 
 
 @pytest.mark.parametrize(("at_least", "outcome"), [(0.79, "passed"), (0.8, "passed"), (0.81, "failed")])

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_roofline.checks.evidence import ClockRead
-from pytest_roofline.window import Span, closed_samples_s, find_span, spans_of_samples, typical
+from pytest_roofline.checks.evidence import ClockRead, EventInterval
+from pytest_roofline.window import (
+    Span,
+    closed_intervals_s,
+    closed_samples_s,
+    find_span,
+    find_timed,
+    intervals_of_samples,
+    laps_of,
+    matching_span,
+    only_span,
+    spans_of_samples,
+)
 
 
 def read(
@@ -204,6 +215,93 @@ def test_a_preempted_read_is_not_charged() -> None:
     assert closed_samples_s([Span(start=read(0.0, width=2.0), stop=read(1.0))]) == (0.0,)
 
 
-def test_typical_is_the_median() -> None:
-    """A claim of several samples means their middle."""
-    assert typical([9.0, 1.0, 2.0]) == 2.0
+def event(value_s: float, began_s: float | None = 0.0, ended_s: float | None = None) -> EventInterval:
+    """An interval whose work took as long as the events say, unless given."""
+    end = None if began_s is None else began_s + value_s if ended_s is None else ended_s
+    return EventInterval(name="Event", value_s=value_s, where="test_it.py:9", began_s=began_s, ended_s=end)
+
+
+def test_two_reads_match_by_value_alone_where_asked() -> None:
+    """Log lines a second apart are no window of a tenth of it, though they are the only pair."""
+    reads = [read(1.0), read(2.0)]
+    assert matching_span(reads, 0.1) is None
+    assert matching_span(reads, 1.0) is not None
+    assert only_span(reads) is not None
+    assert only_span([*reads, read(3.0)]) is None
+
+
+@pytest.mark.parametrize("seconds", [0.0, -0.5])
+def test_a_clock_that_stood_still_or_ran_back_is_found(seconds: float) -> None:
+    """The last neighbours between which it did."""
+    reads = [read(1.0), read(2.0), read(2.0 + seconds), read(7.0)]
+    span = matching_span(reads, seconds)
+    assert span is not None
+    assert span.start is reads[1]
+    assert span.stop is reads[2]
+
+
+def test_laps_are_neighbouring_pairs_that_add_up() -> None:
+    """Three laps of a second, with gaps; half of the sum is another figure."""
+    reads = [read(value) for value in (0.0, 1.0, 5.0, 6.0, 8.0, 9.0)]
+    laps = laps_of(reads, 3.0)
+    assert laps is not None
+    assert [lap.measured_s for lap in laps] == [1.0, 1.0, 1.0]
+    assert laps_of(reads, 1.5) is None
+    assert laps_of(reads[:5], 2.0) == laps[:2]  # the last one is a log line
+    assert laps_of([read(-1.0), *reads, read(11.0)], 3.0) == laps
+    assert laps_of(reads, None) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "passes", "value_s"),
+    [
+        (2.0, 1.0, 2.0),  # one of them
+        (9.0, 4.0, 9.0),  # all
+        (7.0, 4.0, 7.0),  # all but the first
+        (4 * 2.25, 4.0, 9.0),  # four times the mean
+        (4 * 7 / 3, 4.0, 4 * 7 / 3),  # four times the mean of the last three
+        (8.0, 4.0, 8.0),  # four times the median
+        (12.0, 4.0, 12.0),  # four times the slowest
+        (20.0, 10.0, 20.0),  # ten times the median
+    ],
+)
+def test_a_claim_may_be_made_of_events_in_several_ways(seconds: float, passes: float, value_s: float) -> None:
+    """One interval, sums, and a typical one as the time of a pass."""
+    timed = find_timed([event(2.0), event(2.0), event(3.0), event(2.0)], seconds, passes)
+    assert timed is not None
+    assert timed.unit == 1.0
+    assert timed.value_s == pytest.approx(value_s)
+
+
+def test_half_of_the_laps_is_no_sum_of_them() -> None:
+    """Four equal intervals, divided by two: nothing that was read says so."""
+    assert find_timed([event(2.0)] * 4, 4.0, 16.0) is None
+
+
+def test_a_claim_in_another_unit_is_found_where_it_is_too_short() -> None:
+    """Thousandths of an interval are a slip; a thousand times it is no gain."""
+    timed = find_timed([event(2.0)], 2e-3, 7.0)
+    assert timed is not None
+    assert timed.unit == 1e3
+    assert find_timed([event(2.0)], 2e3, 7.0) is None
+    assert find_timed([event(2.0)], 0.13, 7.0) is None
+    assert find_timed([], 2.0, 7.0) is None
+    assert find_timed([event(2.0)], None, 7.0) is None
+
+
+def test_overlapping_intervals_are_not_charged_twice() -> None:
+    """Work of an earlier interval that outlasts it is not the next one's; an unknown one leaves all unknown."""
+    assert closed_intervals_s([event(1.0, 0.0, 3.0), event(1.0, 1.0, 4.0)]) == (3.0, 1.0)
+    assert closed_intervals_s([event(1.0), event(1.0, None)]) is None
+    timed = find_timed([event(1.0, 0.0, 3.0)], 1.0, 1.0)
+    assert timed is not None
+    assert timed.closed_s == 3.0
+
+
+def test_samples_are_matched_to_events_in_order() -> None:
+    """A warm-up that was timed too is passed over."""
+    events = [event(9.0), event(1.0), event(2.0), event(3.0)]
+    timed = intervals_of_samples(events, [1.0, 2.0, 3.0])
+    assert timed is not None
+    assert timed.value_s == 6.0
+    assert intervals_of_samples(events, [1.0, 9.0]) is None

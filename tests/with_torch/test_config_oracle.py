@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from golden_families import ATTENTION  # noqa: E402
+from golden_families import named as family_of  # noqa: E402
 from meta_oracle import build, in_order, latent_elements, layer_caches, measure, reader_layers  # noqa: E402
 
 from pytest_roofline.architecture import Architecture  # noqa: E402
@@ -195,6 +197,18 @@ def test_a_small_config_with_latent_attention_agrees(case: tuple[str, dict[str, 
     assert architecture.kv_elements_per_token() == latent_elements(model)
 
 
+@pytest.mark.parametrize("row", ATTENTION, ids=family_of)
+def test_golden_figures_are_those_of_transformers(row: dict[str, Any]) -> None:
+    """What holds the readers where torch is not installed."""
+    changes = {key: value for key, value in row["config"].items() if key != "model_type"}
+    config = transformers.CONFIG_MAPPING[family_of(row)](**changes)
+    model = build(config)
+    figures = measure(config, model)
+    assert row["parameters"] == figures.parameters
+    assert row["streamed_parameters"] == pytest.approx(float(figures.streamed), rel=1e-15)
+    assert row["kv_elements_per_token"] == kept_by_width(model)
+
+
 def full_cases() -> list[tuple[str, dict[str, Any]]]:
     """Every family once at full size: the published sizes above, else its class defaults."""
     given = {name for name, _ in FULL}
@@ -210,7 +224,9 @@ def test_a_full_size_config_agrees_with_transformers(case: tuple[str, dict[str, 
     assert architecture.kv_elements_per_token() == kept_by_width(model)
     if not case[1]:  # a text_config is written as its difference from the class: an empty one is the class itself
         part = Fields(file="config.json", values={"model_type": case[0]}, path="text_config")
-        assert read_family(part).weights == architecture.weights
+        # Layers for multi-token prediction are there only where a config says so: the class builds none.
+        drafting = architecture.prediction_weights
+        assert read_family(part).weights == tuple(each for each in architecture.weights if each not in drafting)
 
 
 def kept_by_width(model: torch.nn.Module) -> int:

@@ -189,6 +189,7 @@ def test_where_driver_and_sheet_disagree_the_larger_stays(
     found = make(driver=Driver(memory_clock_hz=clock_hz)).device(0)
     assert (found.spec.id if found.spec else None) == spec_id
     assert (found.driver_bandwidth_bytes_per_s is not None) is has_rate
+    assert (found.contradicted_spec.id if found.contradicted_spec else None) == (None if spec_id else "h100-sxm")
     assert any("the data sheet says 3.35 TB/s" in note for note in found.notes)
 
 

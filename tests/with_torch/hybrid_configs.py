@@ -1,0 +1,385 @@
+"""Configs that the oracle of hybrids and wrappers is asked about: plain data, without torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_roofline.readers.wrappers import WRAPPERS
+
+SMALL: dict[str, dict[str, Any]] = {
+    "mamba": {"hidden_size": 32, "state_size": 5, "num_hidden_layers": 3, "use_bias": True},
+    "falcon_mamba": {
+        "hidden_size": 32,
+        "state_size": 5,
+        "num_hidden_layers": 3,
+        "conv_kernel": 3,
+        "time_step_rank": 3,
+        "expand": 16,
+        "intermediate_size": 64,
+        "tie_word_embeddings": False,
+    },
+    "mamba2": {
+        "hidden_size": 32,
+        "state_size": 6,
+        "num_hidden_layers": 3,
+        "num_heads": 8,
+        "head_dim": 8,
+        "n_groups": 2,
+        "conv_kernel": 3,
+        "use_conv_bias": False,
+    },
+    "rwkv": {"hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48},
+    "recurrent_gemma": {
+        "hidden_size": 48,
+        "num_hidden_layers": 5,
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "attention_window_size": 16,
+    },
+    "jamba": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "attn_layer_period": 4,
+        "attn_layer_offset": 2,
+        "mamba_d_state": 5,
+        "mamba_proj_bias": True,
+    },
+    "bamba": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "attn_layer_indices": [1, 3],
+        "mamba_n_heads": 8,
+        "mamba_d_state": 6,
+        "mamba_n_groups": 2,
+        "attention_bias": True,
+    },
+    "falcon_h1": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "mamba_n_heads": 8,
+        "mamba_d_ssm": 48,
+        "mamba_d_state": 6,
+        "mamba_n_groups": 2,
+        "mamba_rms_norm": True,
+        "projectors_bias": True,
+    },
+    "nemotron_h": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "hybrid_override_pattern": "MEM*-M",
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "ssm_state_size": 6,
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 8,
+        "n_groups": 2,
+        "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 40,
+        "moe_latent_size": 16,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "mlp_bias": True,
+    },
+    "granitemoehybrid": {
+        "hidden_size": 32,
+        "intermediate_size": 24,
+        "shared_intermediate_size": 20,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+        "layer_types": ["mamba", "mamba", "attention", "mamba"],
+        "mamba_n_heads": 8,
+        "mamba_d_state": 6,
+    },
+    "zamba2": {
+        "hidden_size": 32,
+        "num_hidden_layers": 6,
+        "layers_block_type": ["mamba", "mamba", "hybrid", "mamba", "hybrid", "hybrid"],
+        "mamba_d_state": 6,
+        "n_mamba_heads": 8,
+        "mamba_ngroups": 2,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_mem_blocks": 2,
+        "use_shared_attention_adapter": True,
+        "adapter_rank": 5,
+    },
+    "qwen3_next": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 12,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 40,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "mlp_only_layers": [1],
+    },
+    "qwen3_5_text": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 12,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+    },
+    "qwen3_5_moe_text": {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "moe_intermediate_size": 24,
+        "shared_expert_intermediate_size": 40,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "lfm2": {
+        "hidden_size": 32,
+        "intermediate_size": 60,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "full_attn_idxs": [2, 4],
+        "block_multiple_of": 16,
+        "block_ffn_dim_multiplier": 1.3,
+        "conv_bias": True,
+    },
+    "lfm2_moe": {
+        "hidden_size": 32,
+        "intermediate_size": 60,
+        "moe_intermediate_size": 24,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "num_dense_layers": 2,
+        "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"],
+    },
+    "minimax": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_local_experts": 4,
+        "block_size": 8,
+    },
+    "llama4_text": {
+        "hidden_size": 32,
+        "intermediate_size": 24,
+        "intermediate_size_mlp": 48,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "interleave_moe_layer_step": 2,
+        "attention_chunk_size": 16,
+    },
+    "gemma4_text": {
+        "vocab_size_per_layer_input": 97,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "hidden_size_per_layer_input": 6,
+        "num_kv_shared_layers": 4,
+        "global_head_dim": 16,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "use_double_wide_mlp": True,
+        "sliding_window": 16,
+        "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"] * 2,
+    },
+    "kimi_linear": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 24,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "kv_lora_rank": 16,
+        "q_lora_rank": 12,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+        "num_experts_per_tok": 2,
+        "num_local_experts": 8,
+        "n_shared_experts": 2,
+        "first_k_dense_replace": 2,
+        "pad_token_id": 0,
+        "linear_attn_config": {
+            "head_dim": 8,
+            "num_heads": 3,
+            "short_conv_kernel_size": 3,
+            "full_attn_layers": [2, 5, 8],
+            "kda_layers": [1, 3, 4, 6, 7],
+        },
+    },
+    "gemma3n_text": {
+        "vocab_size_per_layer_input": 97,
+        "hidden_size": 32,
+        "intermediate_size": [48] * 3 + [40] * 3 + [48] * 4,
+        "num_hidden_layers": 10,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "hidden_size_per_layer_input": 6,
+        "num_kv_shared_layers": 5,
+        "laurel_rank": 4,
+        "altup_num_inputs": 3,
+        "sliding_window": 16,
+    },
+}
+"""Every branch of a family at least once, in sizes that no two keys share where it matters."""
+
+FULL: dict[str, dict[str, Any]] = {
+    name: {}
+    for name in SMALL
+    if name not in ("lfm2_moe", "nemotron_h", "bamba", "granitemoehybrid", "falcon_h1", "minimax", "gemma4_text")
+}
+FULL |= {
+    "lfm2_moe": {"num_hidden_layers": 24, "layer_types": (["conv", "conv", "full_attention"] * 8)},
+    "nemotron_h": {"hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-", "ssm_state_size": 128},
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "granitemoehybrid": {
+        "hidden_size": 4096,
+        "intermediate_size": 768,
+        "num_hidden_layers": 40,
+        "num_local_experts": 72,
+        "num_experts_per_tok": 10,
+        "shared_intermediate_size": 1536,
+        "num_key_value_heads": 8,
+        "mamba_d_state": 128,
+        "layer_types": (["mamba"] * 9 + ["attention"]) * 4,
+    },
+    "gemma4_text": {
+        "enable_moe_block": True,
+        "num_experts": 128,
+        "top_k_experts": 8,
+        "num_experts_per_tok": 8,  # the oracle's word for it
+        "moe_intermediate_size": 704,
+        "hidden_size_per_layer_input": 0,
+    },
+    "falcon_h1": {"num_hidden_layers": 44, "hidden_size": 3072, "num_attention_heads": 12, "num_key_value_heads": 2},
+    "minimax": {
+        "hidden_size": 6144,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "head_dim": 128,
+        "intermediate_size": 9216,
+        "num_local_experts": 32,
+        "vocab_size": 200064,
+        "layer_types": (["linear_attention"] * 7 + ["full_attention"]) * 10,
+    },
+}
+
+WRAPPED: dict[str, dict[str, Any]] = {
+    name: {}
+    for name in (
+        *("llava", "llava_next", "llava_next_video", "llava_onevision", "gemma3", "paligemma", "mistral3", "mllama"),
+        *("cohere2_vision", "lfm2_vl", "internvl", "idefics3", "smolvlm", "llama4", "qwen2_vl", "qwen2_5_vl"),
+        *("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v", "kimi_k25"),
+    )
+}
+WRAPPED |= {
+    "aya_vision": {"vision_config": {"model_type": "siglip_vision_model", "num_attention_heads": 12}},
+    # The class's own default has 96 heads on a width of 4096, which they do not divide.
+    "glm4v_moe": {"text_config": {"model_type": "glm4v_moe_text", "head_dim": 128}},
+}
+VARIED: dict[str, dict[str, Any]] = {
+    "llava": {
+        "vision_feature_layer": [-2, -5],
+        "multimodal_projector_bias": False,
+        "vision_config": {"model_type": "pixtral", "hidden_size": 256, "num_hidden_layers": 3, "patch_size": 8},
+        "text_config": {"model_type": "mistral", "num_hidden_layers": 2, "tie_word_embeddings": True},
+        "tie_word_embeddings": False,
+    },
+    "gemma3": {
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, "image_size": 64},
+        "text_config": {"model_type": "gemma3_text", "num_hidden_layers": 7, "vocab_size": 1000},
+    },
+    "mllama": {
+        "vision_config": {
+            "model_type": "mllama_vision_model",
+            "num_hidden_layers": 3,
+            "num_global_layers": 2,
+            "max_num_tiles": 2,
+            "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
+            "image_size": 56,
+            "intermediate_layers_indices": [0, 1],
+            "vision_output_dim": 3840,
+        },
+        "text_config": {"model_type": "mllama_text_model", "num_hidden_layers": 6, "cross_attention_layers": [1, 4]},
+    },
+    "qwen3_vl": {
+        "vision_config": {"model_type": "qwen3_vl_vision", "depth": 3, "deepstack_visual_indexes": [1]},
+        "text_config": {"model_type": "qwen3_vl_text", "num_hidden_layers": 2},
+        "tie_word_embeddings": True,
+    },
+    "internvl": {
+        "vision_config": {"model_type": "internvl_vision", "use_qk_norm": True, "attention_bias": True},
+        "text_config": {"model_type": "qwen3", "num_hidden_layers": 2},
+        "downsample_ratio": 0.25,
+    },
+    "lfm2_vl": {
+        "projector_use_layernorm": False,
+        "vision_config": {"model_type": "siglip2_vision_model", "vision_use_head": False, "num_patches": 64},
+        "text_config": {"model_type": "lfm2", "num_hidden_layers": 2, "full_attn_idxs": [1]},
+    },
+}
+
+TOWERS = {
+    **dict.fromkeys(("llava", "llava_next", "llava_next_video"), "clip_vision_model"),
+    **dict.fromkeys(("llava_onevision", "gemma3", "paligemma", "cohere2_vision", "aya_vision"), "siglip_vision_model"),
+    "mistral3": "pixtral",
+    "lfm2_vl": "siglip2_vision_model",
+    "mllama": "mllama_vision_model",
+    "llama4": "llama4_vision_model",
+    **{
+        name: f"{name}_vision"
+        for name in ("internvl", "idefics3", "smolvlm", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v")
+    },
+    "kimi_k25": "kimi_k25_vision",
+}
+"""The model type of each wrapper's tower."""
+
+
+def tower_config(model_type: str) -> dict[str, Any]:
+    """A wrapper that names no size of its tower, and of its text only the number of layers."""
+    text: dict[str, Any] = {"model_type": WRAPPERS[model_type].text, "num_hidden_layers": 4}
+    if model_type == "lfm2_vl":  # LFM2 has no default that says which layers attend: this reader asks
+        text["full_attn_idxs"] = [1]
+    return {"text_config": text, "vision_config": {"model_type": TOWERS[model_type]}, "tie_word_embeddings": False}
