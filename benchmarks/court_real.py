@@ -72,21 +72,22 @@ def _torch_programs() -> list[Program]:
 def _jax_programs() -> list[Program]:
     import jax
 
-    numpy = jax.numpy
+    numpy: Any = jax.numpy
+    normal: Any = jax.random.normal
 
     def weights(seed: int) -> Any:
-        return jax.random.normal(jax.random.key(seed), (ROWS[seed % 3], COLUMNS))
+        return normal(jax.random.key(seed), (ROWS[seed % 3], COLUMNS))
 
-    multiply = jax.jit(lambda matrix, hidden: matrix @ hidden)
+    multiply: Any = jax.jit(lambda matrix, hidden: matrix @ hidden)
 
     def decode(roofline: Instrument, seed: int) -> None:
         matrix, hidden = weights(seed), numpy.ones(COLUMNS)
         roofline.decode(lambda: multiply(matrix, hidden), traffic=matrix.nbytes)
 
     def fed_back(roofline: Instrument, seed: int) -> None:
-        matrix = jax.random.normal(jax.random.key(seed), (COLUMNS, COLUMNS))
+        matrix = normal(jax.random.key(seed), (COLUMNS, COLUMNS))
         state = {"hidden": numpy.ones(COLUMNS)}
-        run = jax.jit(lambda matrix, hidden: numpy.tanh(matrix @ hidden), donate_argnums=1)
+        run: Any = jax.jit(lambda matrix, hidden: numpy.tanh(matrix @ hidden), donate_argnums=1)
 
         def step() -> Any:
             state["hidden"] = run(matrix, state["hidden"])
@@ -98,18 +99,24 @@ def _jax_programs() -> list[Program]:
 
     def kernel(roofline: Instrument, seed: int) -> None:
         matrix = weights(seed)
-        total = jax.jit(lambda matrix: matrix.sum(axis=1))
+        total: Any = jax.jit(lambda matrix: matrix.sum(axis=1))
         roofline.kernel(lambda: total(matrix), bytes_read=matrix.nbytes)
 
     def audited(roofline: Instrument, seed: int) -> None:
         matrix, hidden = weights(seed), numpy.ones(COLUMNS)
-        step = lambda: multiply(matrix, hidden)  # noqa: E731
+
+        def step() -> Any:
+            return multiply(matrix, hidden)
+
         step().block_until_ready()
         _audit(roofline, matrix.nbytes, step, lambda output: output.block_until_ready())
 
     def sampled(roofline: Instrument, seed: int) -> None:
         matrix, hidden = weights(seed), numpy.ones(COLUMNS)
-        step = lambda: multiply(matrix, hidden)  # noqa: E731
+
+        def step() -> Any:
+            return multiply(matrix, hidden)
+
         step().block_until_ready()
         _samples(roofline, matrix.nbytes, step, lambda output: output.block_until_ready())
 
@@ -184,13 +191,13 @@ FRAMEWORKS: tuple[tuple[str, str, Callable[[], list[Program]]], ...] = (
 def run_honest_programs(runs: int) -> dict[str, Any]:
     """So many runs, shared out among the frameworks that are installed; nothing is asked of their speed."""
     installed = []
-    for name, module, programs in FRAMEWORKS:
+    for name, module, programs_of in FRAMEWORKS:
         try:
             importlib.import_module(module)
         except ImportError:
             print(f"  {name} is not installed, and was left out")
             continue
-        installed.append((name, programs()))
+        installed.append((name, programs_of()))
     session = Session()
     frameworks: dict[str, dict[str, int]] = {}
     messages = []

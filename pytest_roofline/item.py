@@ -135,11 +135,12 @@ def _inconclusive(outcome: Outcome, settings: Settings, raised: BaseException | 
 
 def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     """The frames of the test and of its step, without how this package called them; all, where it is all ours."""
-    own = os.path.dirname(__file__) + os.sep
+    own, canaries = os.path.dirname(__file__) + os.sep, os.path.join(os.path.dirname(__file__), "canaries.py")
     kept = []
     entry = traceback
     while entry is not None:
-        if not entry.tb_frame.f_code.co_filename.startswith(own):
+        name = entry.tb_frame.f_code.co_filename
+        if not name.startswith(own) or name == canaries:
             kept.append(entry)
         entry = entry.tb_next
     shown: TracebackType | None = None

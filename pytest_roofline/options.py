@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MARKER = "roofline"
 FIXTURES = frozenset({"roofline", "roofline_device", "roofline_probe"})
+SELFTEST = "--roofline-selftest"
 MODES = ("auto", "off", "require")
 POLICIES = ("skip", "fail", "pass")
 
@@ -208,6 +209,11 @@ def add_options(parser: pytest.Parser) -> None:
         for option in OPTIONS:
             group.addoption(option.flag, dest=option.ini, default=None, metavar=option.metavar, help=option.help)
             parser.addini(option.ini, f"{option.help.split('. ')[0]} (twin of {option.flag})", default=None)
+        group.addoption(
+            SELFTEST,
+            action="store_true",
+            help="Run cheats on this device instead of the project's tests: each has to be refused as bogus",
+        )
     except (argparse.ArgumentError, ValueError) as error:
         raise pytest.UsageError(
             f"pytest-roofline cannot add its options, another plugin holds a name of theirs: {error}; "
@@ -233,9 +239,14 @@ def resolve(config: pytest.Config, name: str, marker: object = None) -> Any:
 
 
 def check_options(config: pytest.Config) -> None:
-    """Read everything that was given, so that a wrong option ends the session before it begins."""
+    """Read everything that was given, so that a wrong option ends the session before it begins.
+
+    With ``--roofline-selftest`` the canaries take the place of the tests that were asked for.
+    """
     for option in OPTIONS:
         resolve(config, option.name)
+    if config.getoption(SELFTEST):
+        config.args[:] = [os.path.join(os.path.dirname(__file__), "canaries.py")]
 
 
 def is_roofline(item: pytest.Item) -> bool:

@@ -14,6 +14,8 @@ from types import FrameType
 from typing import Any
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_CANARIES = os.path.join(_OWN_FOLDER, "canaries.py")
+"""Ours, and tests all the same: what they read is what a test reads."""
 _DEPTH = 40
 """How many callers up the line of a test is looked for."""
 
@@ -32,6 +34,7 @@ class Provenance:
         if known is None:
             path = os.path.abspath(filename)
             is_library = path.startswith(self._libraries) or filename.startswith("<frozen")
+            is_library = is_library and path != _CANARIES
             known = self._known[filename] = not is_library
         return known
 
@@ -39,7 +42,8 @@ class Provenance:
         """Whether it is code of this package."""
         known = self._ours.get(filename)
         if known is None:
-            known = self._ours[filename] = os.path.abspath(filename).startswith(_OWN_FOLDER)
+            path = os.path.abspath(filename)
+            known = self._ours[filename] = path.startswith(_OWN_FOLDER) and path != _CANARIES
         return known
 
     def caller(self, frame: FrameType | None) -> FrameType | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_files import F16, GgufWriter
+from model_files import F16, GgufWriter, completed
 
 from pytest_roofline.architecture import Architecture
 from pytest_roofline.readers.config import read_config
@@ -131,13 +131,13 @@ def kept(model: Architecture) -> dict[tuple[object, ...], int]:
 
 
 def kept_by_gguf(path: Path, config: Any, architecture: str, keys: dict[str, int], tensors: Any) -> dict[Any, int]:
-    """The same by the metadata of a GGUF of that config, whose blocks hold no more than `tensors` (of a number)."""
+    """The same by the metadata of a GGUF of that config, whose blocks hold `tensors` and what else they need."""
     blocks = config.num_hidden_layers
     keys = {"block_count": blocks, "embedding_length": config.hidden_size, **keys}
     values = {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in keys.items()}}
     listed = [("token_embd.weight", (32, 64), F16)]
     listed += [(f"blk.{block}.{name}", shape, F16) for block in range(blocks) for name, shape in tensors(block).items()]
-    path.write_bytes(GgufWriter().file(values, listed))
+    path.write_bytes(GgufWriter().file(values, completed(values, listed)))
     return kept(read_gguf(path))
 
 
