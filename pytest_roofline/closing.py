@@ -116,6 +116,9 @@ class Closing:
             per_sample = claimed.tokens_per_s * median(claimed.samples_s)
             if claimed.tokens is None or abs(claimed.tokens - per_sample) <= SAME * per_sample:
                 return per_sample * len(claimed.samples_s)  # the tokens of one sample were meant
+            by_mean = claimed.tokens_per_s * sum(claimed.samples_s) / len(claimed.samples_s)
+            if abs(claimed.tokens - by_mean) <= SAME * by_mean:
+                return claimed.tokens * len(claimed.samples_s)
         if claimed.tokens is not None:
             return claimed.tokens
         if claimed.tokens_per_s is not None and claimed.seconds is not None:
@@ -283,8 +286,12 @@ class Closing:
                 return self._unseen_window(tokens, claimed_s, notes)
             notes.append("no clock read was seen behind the samples")
             return _Found(window=None, claimed_s=claimed_s)
-        closed_s = median(closed_samples_s(spans)) * len(samples)
-        open_s = median([span.measured_s for span in spans]) * len(samples)
+        closed, measured = closed_samples_s(spans), [span.measured_s for span in spans]
+        if rate is not None and abs(claimed_s - sum(samples)) <= SAME * sum(samples):
+            # All tokens over all samples is a mean, and what it may be held against is their sum.
+            source = f"the sum of {len(samples)} samples"
+            return self._window_of_spans(tokens, claimed_s, spans, sum(measured), sum(closed), source)
+        closed_s, open_s = median(closed) * len(samples), median(measured) * len(samples)
         return self._window_of_spans(
             tokens, claimed_s, spans, open_s, closed_s, f"the median of {len(samples)} samples"
         )
@@ -309,6 +316,7 @@ class Closing:
             source=source,
             where=last.where,
             clock=last.clock,
+            stops=len(spans),
         )
         return _Found(window=window, claimed_s=claimed_s, bounds=_of_spans(spans))
 
@@ -346,6 +354,7 @@ class Closing:
         clock: str | None = None,
         host_s: float | None = None,
         beside_s: float = 0.0,
+        stops: int = 1,
     ) -> Window:
         watched = self.passes.within(bounds) if self.is_watching_passes else 0
         return Window(
@@ -364,6 +373,7 @@ class Closing:
             is_by_events=host_s is not None,
             host_s=host_s,
             beside_s=beside_s,
+            stops=stops,
         )
 
 

@@ -199,6 +199,8 @@ class Window:
     """Timed by device events: `returned_s` is what they gave."""
     host_s: float | None = None
     """Host time between the two records of such a window."""
+    stops: int = 1
+    """How often the clock was stopped: samples and laps have a leftover each, and each is seen a little late."""
 
     @property
     def closed_s(self) -> float:

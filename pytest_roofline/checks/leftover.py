@@ -33,14 +33,15 @@ def ledger_tokens(evidence: Evidence) -> float:
 
 def is_idle_like(window: Window, leftover_s: float) -> bool:
     """Whether it is what draining an idle device may cost."""
-    return leftover_s <= IDLE_DRAIN_FACTOR * window.idle_drain_s
+    return leftover_s <= IDLE_DRAIN_FACTOR * window.idle_drain_s * window.stops
 
 
 def severity_of_leftover(window: Window, leftover_s: float, open_s: float) -> Severity:
     """For a claim that profits: over two passes is bogus; of few passes, over 10 % of the open window is unsure."""
     if is_idle_like(window, leftover_s):
         return "note"
-    if leftover_s > LOOK_AHEAD_PASSES * window.pass_s:
+    # What an idle device takes to answer is no work: each stop is seen that much late.
+    if leftover_s - window.idle_drain_s * window.stops > LOOK_AHEAD_PASSES * window.pass_s:
         return "bogus"
     share = leftover_s / open_s if open_s > 0 else float("inf")
     if window.passes < MANY_PASSES:
