@@ -156,7 +156,8 @@ def _court_doubt(result: Result) -> str:
 def _undecided(result: Result, comparison: Comparison) -> str:
     bounds = result.fraction.bounds
     is_known = math.isfinite(bounds.high)
-    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if is_known else "not known"
+    unknown = "not known (the time of a pass cannot be told from the noise: it needs more passes, or longer ones)"
+    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if is_known else unknown
     return (
         f"{result.label}: the fraction is {between}, which does not decide "
         f"{comparison.operator} {format_fraction(comparison.other)}"
