@@ -5,6 +5,8 @@ drift, bursts, heavy tails, steps, throttling, neighbours and recorded noise. Ex
 can catch was missed, or an honest program was accused. With ``--real`` honest programs also run on the CPU with torch,
 JAX and MLX, where only "never bogus" counts.
 
+Writes its record to ``benchmarks/results/court.json`` and its counts into the README's table.
+
     python benchmarks/court.py [--seeds 10] [--weather 1000] [--real [100]] [--jobs N]
 """
 
@@ -29,6 +31,7 @@ from corpus import RECIPES, SIZES, Recipe, Size, is_accused  # noqa: E402
 from corpus.weather import in_weather, is_weatherproof  # noqa: E402
 
 RESULTS = HERE / "results" / "court.json"
+README = HERE.parent / "README.md"
 REAL_RUNS = 100
 BY_ID = {recipe.id: recipe for recipe in RECIPES}
 
@@ -169,6 +172,30 @@ def _row(text: str, count: int) -> None:
     print(f"  {text:48}{count:8}")
 
 
+def readme_rows(record: dict[str, Any]) -> list[str]:
+    """The rows of the README's table, one per side, by what became of every run."""
+    corpus, weather = record["corpus"], record["weather"]
+    right, other, missed = (corpus[key] for key in ("caught_with_the_right_check", "caught_with_another", "missed"))
+    passed, none, accused = (corpus[key] for key in ("honest_passed", "honest_without_a_verdict", "honest_accused"))
+    kept = sum(count for outcome, count in weather["outcomes"].items() if outcome == "passed")
+    return [
+        f"| cheats | {corpus['cheats']} | {corpus['cheat_runs']} | {right} caught by the right check, {other} by "
+        f"another, {missed} missed |",
+        f"| honest | {corpus['honest']} | {corpus['honest_runs']} | {passed} passed, {none} without a verdict, "
+        f"{accused} accused |",
+        f"| honest, in bad weather | - | {weather['runs']} | {kept} passed, "
+        f"{weather['runs'] - kept - weather['accused']} without a verdict, {weather['accused']} accused |",
+    ]
+
+
+def write_readme(record: dict[str, Any]) -> None:
+    """Put the rows where the README has those of the run before."""
+    rows = {row.split("|")[1]: row for row in readme_rows(record)}
+    lines = README.read_text(encoding="utf-8").split("\n")
+    kept = [rows.get(line.split("|")[1], line) if line.startswith("| ") else line for line in lines]
+    README.write_text("\n".join(kept), encoding="utf-8")
+
+
 # -- the session ------------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +249,8 @@ def main() -> int:
             "honest_accused": [accused, honest],
         }
         RESULTS.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_readme(record)
+        print("\n".join(["", "README.md:", *readme_rows(record)]))
     return 1 if is_missed or accused else 0
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import gc
 import io
+import json
 import os
 import resource
 import statistics
@@ -157,6 +158,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=120.0, help="Longest time to go on for (default: 120)")
     parser.add_argument("--whole", action="store_true", help="A fresh interpreter for each run")
+    parser.add_argument("--json", metavar="FILE", help="Write what each plugin adds, turn by turn, in milliseconds")
     options = parser.parse_args()
     plugins = installed_plugins()
     if OURS not in plugins:
@@ -188,6 +190,9 @@ def main() -> int:
         times, added = take_turns(runs, median_interval, time.monotonic() + options.seconds)
         own = import_times()
         os.chdir("/")
+    if options.json:
+        added_ms = {name: differences(times, name) for name in times if name != BARE}
+        Path(options.json).write_text(json.dumps(added_ms), encoding="utf-8")
     print(f"processor time, {len(times[BARE])} turns, {'whole' if options.whole else 'forked'} runs")
     print(f"{'':<18}{'median':>11}{'adds':>12}   {CONFIDENCE:.0%} interval")
     for name, values in times.items():

@@ -16,9 +16,13 @@ from typing import Any
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.loop import Loop, check_output
 from pytest_roofline.paper import is_on_paper, paper_traffic
-from pytest_roofline.protocol import Backend, Trace, TraceRequest
+from pytest_roofline.protocol import Backend, Forced, Trace, TraceRequest
 from pytest_roofline.residency import Surveyor
 from pytest_roofline.traffic import Traffic, declared_traffic, is_blind
+from pytest_roofline.units import format_bytes
+
+LEAST_SHARE_ELSEWHERE = 0.01
+"""Of the bytes of a pass: less than that on another device moves no ceiling that is told in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,10 @@ class Amounts:
     outputs: Any
     ids_per_pass: int | None
     surveyor: Surveyor | None = None
+    device_ids: tuple[str, ...] = ()
+    """Every device whose memory a trace saw the pass touch."""
+    elsewhere: tuple[tuple[str, float], ...] = ()
+    """Other devices on which a part of what the pass reads lies, and its bytes."""
     notes: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
 
@@ -119,6 +127,13 @@ def find_amounts(
             f"{'between two resets' if loop.has_reset else 'in all; give reset='} (passes_per_reset= states it)"
         )
     traced = trace.traffic if trace is not None and trace.traffic.bytes_per_pass > 0 else None
+    device_id = trace.device_ids[0] if trace is not None and trace.device_ids else backend.device_of(outputs)
+    elsewhere = () if trace is None else bytes_elsewhere(trace.bytes_by_device, trace.device_ids)
+    if traced is not None and elsewhere:
+        spilled = min(traced.bytes_per_pass, sum(size for _, size in elsewhere))
+        traced = replace(traced, spilled_bytes_per_pass=spilled)
+    if said is None and may_return_nothing:
+        _require_traced(traced)
     if said is None:
         traffic = _unsaid(traced, model, backends, batch, context)
     else:
@@ -128,8 +143,6 @@ def find_amounts(
     if context is None and traffic.context is None:
         notes.append("context is not known and taken as 0")
     forced = backend.force(outputs)
-    # Beside logits an integer may be a position or a length; alone it is what the pass generated.
-    ids = forced.ids if forced.id_arrays == forced.arrays else None
     if loop.has_reset:
         loop.reset()
     chosen = context if context is not None else traffic.context or 0
@@ -138,15 +151,33 @@ def find_amounts(
         declared=said,
         traced=traced,
         backend=backend,
-        device_id=trace.device_ids[0] if trace is not None and trace.device_ids else backend.device_of(outputs),
+        device_id=device_id,
         batch=batch or traffic.batch or 1,
         context=chosen,
         outputs=outputs,
-        ids_per_pass=ids,
+        ids_per_pass=generated_ids(forced),
         surveyor=trace.surveyor if trace is not None else None,
+        device_ids=trace.device_ids if trace is not None else (),
+        elsewhere=elsewhere,
         notes=(*notes, *traffic.notes),
         not_checked=_not_checked(traced),
     )
+
+
+def bytes_elsewhere(
+    bytes_by_device: Sequence[tuple[str, float]], device_ids: Sequence[str]
+) -> tuple[tuple[str, float], ...]:
+    """What lies on other devices that the pass touched than its own, the first; too little to matter is left out.
+
+    Positions, masks and the like come from the host in every honest program.
+    """
+    least = LEAST_SHARE_ELSEWHERE * sum(size for _, size in bytes_by_device)
+    return tuple((name, size) for name, size in bytes_by_device if name in device_ids[1:] and size > least)
+
+
+def generated_ids(forced: Forced) -> int | None:
+    """How many ids a pass generated; beside logits an integer may be a position or a length, and tells nothing."""
+    return forced.ids if forced.id_arrays == forced.arrays else None
 
 
 def _look(
@@ -182,6 +213,21 @@ def _unsaid(
         return traffic_of(backends, model, batch=batch, context=context)
     raise RooflineUsageError(
         "no bytes were declared and none could be traced: give bytes_read= and bytes_written=, or traffic="
+    )
+
+
+def _require_traced(traced: Traffic | None) -> None:
+    """A kernel is its bytes: what a trace saw beside an operation that it cannot look into is not them."""
+    if traced is None or traced.is_closed or not traced.notes:
+        return
+    reason = traced.notes[0].removeprefix("open trace: ")
+    seen = (
+        "no bytes were seen" if traced.bytes_per_pass <= 1 else f"only {format_bytes(traced.bytes_per_pass)} were seen"
+    )
+    raise RooflineUsageError(
+        f"the bytes of this kernel cannot be traced, {seen} ({reason}): give bytes_read= and bytes_written=\n"
+        "  likely: a Triton or CUDA kernel, an extension, or a call into a library, none of which a trace looks into\n"
+        "  do: count what one call must read and write, each byte once: for a copy of n bytes, n and n"
     )
 
 

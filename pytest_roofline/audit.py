@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.checks.evidence import ClockDrift
 from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
+from pytest_roofline.closed_window import Seen
 from pytest_roofline.closing import Closing
 from pytest_roofline.compile_logs import CompileLogs
 from pytest_roofline.errors import RooflineUsageError
@@ -16,6 +17,7 @@ from pytest_roofline.event_watch import EventWatch
 from pytest_roofline.ledger import Claimed, Ledger, Stated, count_ids, finite, positive, tokens_of_a_pass
 from pytest_roofline.pass_watch import PassWatch
 from pytest_roofline.protocol import Backend, Marker, WatchedEvents
+from pytest_roofline.receipts import Receipts
 from pytest_roofline.samples import median
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Audit:
         frame: FrameType | None,
         batch: int = 1,
         tokens_per_pass: float | Callable[[Any], float] = 1,
+        is_remote: bool = False,
     ) -> None:
         self._backend = backend
         self._clock = backend.clock
@@ -48,6 +51,7 @@ class Audit:
         self._batch = batch
         self._tokens_per_pass = tokens_per_pass
         self._passes = PassWatch(clock=self._clock, mark=self._mark)
+        self._receipts = Receipts(self._clock) if is_remote else None
         self._events: EventWatch | None = None
         self._compile_logs: CompileLogs | None = None
         self._claimed: Claimed | None = None
@@ -85,10 +89,10 @@ class Audit:
         if self._state != "new":
             raise RooflineUsageError("an audit can be entered once; call roofline.audit() again for the next one")
         self._on_enter()  # the probe before the window, and whatever was still running from before
-        self._drain()
-        self._state = "inside"
-        self._events = EventWatch(private=self._clock, mark=self._mark, classes=self._event_classes())
         try:
+            self._drain()
+            self._state = "inside"
+            self._events = EventWatch(private=self._clock, mark=self._mark, classes=self._event_classes())
             self._compile_logs = CompileLogs(self._companions())
             self._events.start()
             self._watch.start()
@@ -96,6 +100,7 @@ class Audit:
             self._entry_stamps = self._watch.stamps()
         except BaseException:
             self._stop_watching()
+            self._on_leave()
             raise
         return self
 
@@ -109,13 +114,15 @@ class Audit:
             self._stop_watching()
         if kind is not None:
             self._state = "abandoned"
-            self._on_leave()
-            with suppress(Exception):  # the body's own exception is what counts
-                self._drain()  # whatever it left running is not the next test's
+            try:
+                with suppress(Exception):  # the body's own exception is what counts
+                    self._drain()  # whatever it left running is not the next test's
+            finally:
+                self._on_leave()
             return
         self._state = "left"
-        self._drain()
         try:
+            self._drain()
             if self._claimed is not None:
                 self._close()
         finally:
@@ -123,9 +130,23 @@ class Audit:
 
     def watch(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The step with its passes counted and its last outputs held; costs a microsecond a pass, and a few markers."""
+        if self._receipts is not None:
+            raise RooflineUsageError(
+                "audit.watch counts the passes of a step, and those of another process cannot be seen: pass what the "
+                "engine yields through audit.received(...)"
+            )
         if not callable(step):
             raise RooflineUsageError(f"audit.watch needs the step, a callable; got a {type(step).__name__}")
         return self._passes.wrap(step, self._backend.submit if self._backend.is_lazy else None)
+
+    def received(self, ids: Iterable[Any]) -> Iterator[Any]:
+        """The same items, each taken down when it came from the engine: ints, integer arrays, or lists of them.
+
+        For ``roofline.audit(remote=True)``: the window closes when as many ids have come as are claimed.
+        """
+        if self._receipts is None:
+            raise RooflineUsageError("audit.received is for engines in another process: roofline.audit(remote=True)")
+        return self._receipts.of(ids)
 
     @contextmanager
     def window(self) -> Iterator[None]:
@@ -155,13 +176,19 @@ class Audit:
     ) -> None:
         """Say what was measured. Drains first, forces `outputs` (read to the host), counts `ids`.
 
-        Give `tokens` and `seconds`, or `tokens_per_s`; `samples` (seconds each) where the claim is their median.
+        Give `tokens` and `seconds`, or `tokens_per_s`; `samples` (seconds each) where the claim is their median:
+        then `tokens` are those of all samples, unless `seconds` is what one sample took.
         Prompt and padding tokens are not to be among `ids`. Raises BogusMeasurement at the later of claim and exit.
         """
         if self._state not in ("inside", "left"):
             raise RooflineUsageError("audit.claim belongs inside the with block, or after it")
         if self._claimed is not None:
             raise RooflineUsageError("an audit takes one claim; use one audit per window")
+        if self._receipts is not None and ids is None and not self._receipts.total:
+            raise RooflineUsageError(
+                "a remote audit is drained by its ids, and saw none: audit.claim(ids=...), or pass what the engine "
+                "yields through audit.received(...)"
+            )
         entry = self._clock()
         markers = self._mark()
         self._drain()
@@ -187,6 +214,7 @@ class Audit:
             forced_s=forced,
             marked_s=marked,
             idle_drain_s=self._time_idle_drain(held),
+            marker_late_s=self._time_idle_markers(),
             outputs=outputs if outputs is not None else self._passes.last_output,
         )
         self._claim_stamps = self._watch.stamps()
@@ -201,21 +229,25 @@ class Audit:
         claimed = self._claimed
         if claimed is None:  # pragma: no cover - callers have asked
             return
-        closing = Closing(
+        seen = Seen(
             claimed=claimed,
             reads=self._watch.reads(),
             events=self._events.intervals() if self._events is not None else (),
             stated=tuple(self._stated),
             passes=self._passes.times(),
-            compilations=self._compile_logs.entries() if self._compile_logs is not None else (),
             is_watching_passes=self._passes.is_watching,
-            is_lazy=self._backend.is_lazy,
             batch=self._batch,
             tokens_per_pass=tokens_of_a_pass(self._tokens_per_pass, claimed.outputs),
+        )
+        closing = Closing(
+            seen=seen,
+            compilations=self._compile_logs.entries() if self._compile_logs is not None else (),
+            is_lazy=self._backend.is_lazy,
             drifts=self._drifts(),
             whole_audit_s=claimed.entry_s - self._entry_s,
         )
-        self._result = self._judge(closing.ledger())
+        ledger = closing.ledger()
+        self._result = self._judge(ledger if self._receipts is None else self._receipts.close(ledger))
 
     def _drifts(self) -> tuple[ClockDrift, ...]:
         """Public clocks against the private one, from entry to claim to exit (or to exit and then claim)."""
@@ -279,8 +311,15 @@ class Audit:
     def _mark(self) -> tuple[Marker, ...]:
         if self._compile_logs is not None:
             self._compile_logs.poll()
-        markers = (backend.mark() for backend in self._drains() if backend.has_context())
-        return tuple(marker for marker in markers if marker is not None)
+        begun_s = self._clock()
+        every = [backend.mark() for backend in self._drains() if backend.has_context()]
+        markers = tuple(marker for marker in every if marker is not None)
+        for marker in markers:
+            # Marking one framework's queue delays the mark of the next, and nothing was submitted meanwhile.
+            since = getattr(marker, "since", None)
+            if since is not None:
+                since(begun_s)
+        return markers
 
     def _time_idle_drain(self, held: Any) -> float:
         times = []
@@ -290,6 +329,15 @@ class Audit:
             self._force(held)
             times.append(self._clock() - start)
         return median(times)
+
+    def _time_idle_markers(self) -> float:
+        """How late a marker comes at worst, of a few behind nothing: it was to be reached when it was set."""
+        late_s = 0.0
+        for _ in range(3):
+            markers = self._mark()
+            set_s = self._clock()
+            late_s = max([late_s, *(marker.finished_s() - set_s for marker in markers)])
+        return late_s
 
 
 def _waits_for(backend: Backend, output: Any) -> bool:

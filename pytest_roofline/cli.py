@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-COMMANDS = ("predict", "curve", "probe", "specs")
+COMMANDS = ("predict", "curve", "check", "probe", "doctor", "specs")
 _LONGEST_LINE = 4000
 _NEGATIVE = re.compile(r"-\.?\d|-(inf|nan)", re.IGNORECASE)
 
@@ -104,13 +104,13 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from pytest_roofline.errors import MeasurementError, RooflineUsageError
+    from pytest_roofline.errors import RooflineError, RooflineUsageError
 
     try:
         text, status = _command(parsed.command).run(parsed)
     except RooflineUsageError as error:
         return _complain(parsed.command, error, 2)
-    except MeasurementError as error:
+    except RooflineError as error:
         return _complain(parsed.command, error, 1)
     return _print(text, status)
 

@@ -17,6 +17,7 @@ import time  # noqa: F401 - its clocks are looked up in sys.modules
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -40,6 +41,8 @@ def host_clocks() -> tuple[WatchedClock, ...]:
         ("time", "time_ns", _NANO),
         ("time", "process_time", 1.0),
         ("time", "process_time_ns", _NANO),
+        ("time", "thread_time", 1.0),
+        ("time", "thread_time_ns", _NANO),
         ("timeit", "default_timer", 1.0),
     )
     clocks = []
@@ -236,7 +239,7 @@ class ClockWatch:
         spaces = {id(names): names for names in (frame.f_globals, *self._provenance.namespaces())}
         for names in spaces.values():
             for name, value in list(names.items()):
-                wrapper = wrappers.get(id(value))
+                wrapper = _in_place_of(value, wrappers)
                 if wrapper is not None:
                     self._replace(names, name, value, wrapper)
         for cell in _cells(frame.f_globals):
@@ -244,7 +247,7 @@ class ClockWatch:
                 content = cell.cell_contents
             except ValueError:  # an empty cell
                 continue
-            wrapper = wrappers.get(id(content))
+            wrapper = _in_place_of(content, wrappers)
             if wrapper is not None:
                 self._replace_cell(cell, content, wrapper)
 
@@ -279,6 +282,14 @@ def _without_ended_wrappers(clock: Any) -> Any:
         if not isinstance(watch, ClockWatch) or watch.is_active:
             return clock
         clock = clock.roofline_original
+
+
+def _in_place_of(value: object, wrappers: dict[int, Callable[[], float]]) -> Callable[[], float] | None:
+    """The wrapper of a clock that was imported by name, also of one inside a `functools.partial`; else None."""
+    if type(value) is partial:
+        wrapper = wrappers.get(id(value.func))
+        return None if wrapper is None else partial(wrapper, *value.args, **value.keywords)
+    return wrappers.get(id(value))
 
 
 def _cells(namespace: dict[str, Any]) -> Iterator[Any]:

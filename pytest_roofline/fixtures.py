@@ -39,14 +39,20 @@ def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Prob
     """
     if settings_of(pytestconfig).mode == "off":
         pytest.skip("not measured (--roofline=off)")
-    from pytest_roofline.item import session_of
+    from pytest_roofline.errors import InconclusiveMeasurement
+    from pytest_roofline.item import refusal, session_of
 
-    return session_of(pytestconfig).probe(roofline_device)
+    try:
+        return session_of(pytestconfig).probe(roofline_device)
+    except InconclusiveMeasurement as error:
+        if settings_of(pytestconfig).inconclusive == "fail":
+            raise refusal(error) from None
+        pytest.skip(f"inconclusive: {error}")
 
 
 @pytest.fixture
 def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
-    """Measure inference code against the roofline of its device: decode, prefill, kernel, audit; traffic, ceiling.
+    """Measure inference code against the roofline of its device: decode, generate, prefill, kernel, audit; and ceiling.
 
     `result = roofline.decode(model.step, model=model, context=2048)`, then `assert result.fraction >= 0.6`. A figure
     that cannot be true raises BogusMeasurement, which names the cause.

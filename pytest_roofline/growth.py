@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pytest_roofline.backends.arena import USUAL_TARGET_BYTES
 from pytest_roofline.contest import Entrant, compete, enlist
 from pytest_roofline.device import Device
-from pytest_roofline.errors import MeasurementError
+from pytest_roofline.errors import InconclusiveMeasurement, MeasurementError, RooflineError
 from pytest_roofline.meter import credible_cache_bytes, open_arena
 from pytest_roofline.protocol import Backend
+from pytest_roofline.shortage import shortage
 from pytest_roofline.sweep import knee_bytes
 from pytest_roofline.units import format_bytes
 
@@ -77,6 +78,8 @@ class Growth:
         self.notes: list[str] = []
         self.largest = 0
         self.rates: dict[int, Entrant] = {}
+        self.is_short_of_memory = False
+        """Whether memory, not time, bounds the sets."""
         self.s_per_byte = 0.0
         """What a contest takes for a set of one byte more."""
         self._free_bytes = min(backend.free_memory_bytes(device) for backend in backends)
@@ -130,6 +133,7 @@ class Growth:
             self.largest = self.arena.room_bytes("read")
 
     def _note_free(self) -> None:
+        self.is_short_of_memory = True
         free, largest = format_bytes(self._free_bytes), format_bytes(self.largest)
         self.notes.append(f"{free} of memory are free: sets up to {largest} only")
 
@@ -147,6 +151,7 @@ class Growth:
             kept.clear()  # frees the last set
             kept += self._scouts(size, names)
             if not kept:
+                self.is_short_of_memory |= bool(self.rates)
                 break
             best = max(kept, key=_best)
             self.rates[size] = best.without_launch()
@@ -168,9 +173,17 @@ class Growth:
             raise self.failure()
         return kept
 
-    def failure(self) -> MeasurementError:
-        """Nothing could be read, and why."""
+    def failure(self) -> RooflineError:
+        """Nothing could be read, and why: no verdict where others have the memory."""
+        if self.is_short_of_memory:
+            return self.shortage(0.0)
         return MeasurementError("; ".join(self.notes) or f"no backend reads memory on {self.device.id}")
+
+    def shortage(self, knee_bytes: float) -> InconclusiveMeasurement:
+        """The sets are too small to tell memory from the cache."""
+        largest = float(max(self.rates, default=0))
+        text = shortage(self.device, self.backends, largest_bytes=largest, knee_bytes=knee_bytes, reasons=self.notes)
+        return InconclusiveMeasurement(text)
 
     def _next_in_arena(self, size: int) -> int:
         """Twice the size, or what is left. Where the filling ended it goes on only for a cache that asks for it."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 
-from pytest_roofline.bench import Bench, Budgets, budgets_for, clocks_of, fraction_of, mbu_of, neighbours_share
+from pytest_roofline.backends.pulse import Pulse
+from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of
 from pytest_roofline.checks import CHECKS, Check
-from pytest_roofline.checks.evidence import Evidence, Limit
+from pytest_roofline.checks.counted import Counted
+from pytest_roofline.checks.evidence import Clocks, Evidence, Limit
+from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
+from pytest_roofline.condition_watch import ConditionWatch
+from pytest_roofline.conditions import Stretch
 from pytest_roofline.device import Device
+from pytest_roofline.errors import MeasurementError, one_line
 from pytest_roofline.ledger import Ledger
-from pytest_roofline.protocol import Conditions
+from pytest_roofline.protocol import CounterReading
 from pytest_roofline.result import Result, unmeasured_result
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.ruler import Ruler
 from pytest_roofline.settings import Settings
+from pytest_roofline.stops import stops_around
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.verdict import judge
 
@@ -27,38 +35,96 @@ class Hearing:
         *,
         device: Device,
         bench_of: Callable[[], Bench],
+        lock: Callable[[], AbstractContextManager[None]] = nullcontext,
+        pulse_of: Callable[[], Pulse] | None = None,
         traffic: Traffic | None,
         label: str,
         settings: Settings,
         keep: Callable[[Result], Result],
         is_batch_known: bool = True,
+        is_remote: bool = False,
         checks: Sequence[Check] = CHECKS,
     ) -> None:
         self._device = device
         self._bench_of = bench_of
+        self._lock = lock
+        self._held = ExitStack()
+        self._pulse_of = pulse_of
+        self._pulse: Pulse | None = None
         self._traffic = traffic
         self._label = label
         self._settings = settings
         self._keep = keep
         self._is_batch_known = is_batch_known
+        self._is_remote = is_remote
         self._checks = checks
+        self._notes: list[str] = []
         self._bench: Bench | None = None
         self._ruler: Ruler | None = None
         self._before_bytes_per_s = 0.0
-        self._begun_s = 0.0
-        self._before = Conditions()
+        self._watch: ConditionWatch | None = None
+        self._reading: CounterReading | None = None
 
     def enter(self) -> None:
-        """Probe before the window, where there is traffic to hold against it."""
-        if self._traffic is None or self._settings.mode == "off":
+        """Have the device to ourselves; probe before the window, where there is traffic to hold against it."""
+        if self._settings.mode == "off":
+            return
+        self._held.enter_context(self._lock())
+        try:
+            self._probe_before()
+            if self._pulse_of is not None:
+                self._pulse = self._pulse_of()
+        except BaseException:
+            self.leave()
+            raise
+
+    def _probe_before(self) -> None:
+        if self._traffic is None:
             return
         self._bench = self._bench_of()
-        self._ruler = self._bench.ruler(self._traffic)
-        self._before_bytes_per_s = self._ruler.measure()
-        self._begun_s, self._before = self._bench.backend.clock(), self._bench.backend.conditions(self._device)
+        self._before_bytes_per_s = self._rate_now(self._bench, self._traffic)
+        self._watch = ConditionWatch(self._bench.backend, self._device).open()
+        if self._bench.counter is not None:
+            self._reading = self._bench.counter.counter.read()
+
+    def _rate_now(self, bench: Bench, traffic: Traffic) -> float:
+        """A reading of the ruler, which is made where there is none.
+
+        Where another process's engine has the memory, and no four cache knees are left, it is the session's probe: a
+        smaller ruler would tell of the cache.
+        """
+        if self._ruler is None:
+            try:
+                self._ruler = bench.ruler(traffic)
+            except MeasurementError as error:
+                if not self._is_remote:
+                    raise
+                return self._by_session(bench, traffic, one_line(str(error)))
+        if self._is_remote and self._ruler.notes:
+            short = one_line(self._ruler.notes[0])
+            self._ruler.close()
+            self._ruler = None
+            return self._by_session(bench, traffic, short)
+        return self._ruler.measure()
+
+    def _by_session(self, bench: Bench, traffic: Traffic, short: str) -> float:
+        note = f"the memory is taken, so the session's first probe is the ruler, and not one of this minute: {short}"
+        if note not in self._notes:
+            self._notes.append(note)
+        return bench.ceiling(traffic).bandwidth_bytes_per_s
 
     def leave(self) -> None:
-        """Give the probe's buffers back, however the audit ended."""
+        """Give the device and the probe's buffers back and stop watching, however the audit ended."""
+        with self._held:  # given back whatever goes wrong before
+            try:
+                self._stop()
+            finally:
+                if self._pulse is not None:
+                    self._pulse.close()
+
+    def _stop(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         if self._ruler is not None:
             self._ruler.close()
             self._ruler = None
@@ -68,25 +134,35 @@ class Hearing:
         if self._settings.mode == "off":
             result = unmeasured_result("audit", self._label, self._device, ledger.outputs)
             return self._keep(result)
+        with self._lock():  # a claim may come after the audit has been left
+            return self._judged(ledger)
+
+    def _judged(self, ledger: Ledger) -> Result:
+        stops = stops_around(ledger, self._pulse.gaps() if self._pulse is not None else ())
+        ledger = stops.without_late(ledger)
         budgets = budgets_for(self._settings, self._device)
         window = ledger.window
         closed_s = window.closed_s if window else ledger.claim.seconds
         pass_s = closed_s / ledger.passes if ledger.passes and closed_s > 0 else None
+        counted = self._counted(ledger)
         ceiling, limit, interval = self._scale(ledger, pass_s)
-        evidence = self._evidence(ledger, budgets, ceiling, limit, interval)
+        widened = stops.widened(interval, closed_s)
+        evidence = self._witnessed(self._evidence(ledger, budgets, ceiling, limit, widened), counted)
+        if self._bench is not None:
+            evidence = self._bench.with_peak_again(evidence)
+        evidence = replace(evidence, suspended_s=stops.inside_s, suspended_late_s=stops.late_s)
         fraction = (interval.low + interval.high) / 2 if interval is not None else None
         verdict = judge(evidence, fraction, self._checks)
         rate = ledger.tokens_claimed / closed_s if closed_s > 0 else None
         traffic = self._traffic
-        notes = [*ledger.notes, *([budgets.note] if budgets.note else [])]
+        notes = [*ledger.notes, *self._notes, *([budgets.note] if budgets.note else [])]
         if not self._is_batch_known:
             notes.append("batch is not known and taken as 1")
         if traffic is None:
             notes.append("no traffic was given (model= or traffic=): only clock and tokens were judged")
-        backend = self._bench.backend if self._bench else None
         return self._keep(
             Result(
-                kind="audit",
+                kind="remote" if self._is_remote else "audit",
                 label=self._label,
                 device=self._device,
                 fraction=fraction_of(evidence, verdict, pass_s),
@@ -104,20 +180,37 @@ class Hearing:
                 elapsed_s=ledger.whole_audit_s,
                 notes=tuple(notes),
                 not_checked=ledger.not_checked,
-                conditions=backend.conditions(self._device).to_dict() if backend else {},
+                conditions=self._watch.to_dict() if self._watch else {},
                 outputs=ledger.outputs,
             )
         )
+
+    def _counted(self, ledger: Ledger) -> Counted | None:
+        """What moved since the audit was entered, warm-up and all: the passes of its window cannot have moved more."""
+        counter = self._bench.counter if self._bench is not None else None
+        if counter is None or self._reading is None or ledger.window is None or ledger.is_window_unknown:
+            return None
+        counter.counter.settle()
+        second = counter.counter.read()
+        if second is None:
+            return None
+        return counter.counted(self._reading, second, ledger.passes, is_exact=False, place="unknown")
+
+    def _witnessed(self, evidence: Evidence, counted: Counted | None) -> Evidence:
+        """With what was counted, unless it speaks against the test and the counter itself cannot be relied on now."""
+        counter = self._bench.counter if self._bench is not None else None
+        if counter is None or counted is None:
+            return evidence
+        is_against = can_be_counted(evidence) and is_clearly_fewer(evidence, counted)
+        return evidence if is_against and not counter.still_holds() else replace(evidence, counted=counted)
 
     def _scale(self, ledger: Ledger, pass_s: float | None) -> tuple[Ceiling | None, Limit | None, Interval | None]:
         """The ceiling, the limit of this very minute, and the fraction by the probes on both sides of the window."""
         bench, traffic = self._bench, self._traffic
         if bench is None or traffic is None:
             return None, None, None
-        if self._ruler is None:  # claimed after the block, where the first ruler was given back
-            self._ruler = bench.ruler(traffic)
-        after = self._ruler.measure()
-        self.leave()
+        after = self._rate_now(bench, traffic)  # claimed after the block, the first ruler was given back
+        self._stop()
         ceiling = bench.ceiling(traffic, batch=ledger.batch, tokens_per_pass=ledger.tokens_per_pass)
         limit = bench.limit
         if limit.is_measured:
@@ -126,9 +219,7 @@ class Hearing:
             limit = replace(limit, bytes_per_s=limit.bytes_per_s * max(1.0, faster))
         if not pass_s:
             return ceiling, limit, None
-        fractions = sorted(
-            max(traffic.bytes_per_pass / rate, ceiling.compute_s) / pass_s for rate in (self._before_bytes_per_s, after)
-        )
+        fractions = sorted(ceiling.floor_s(rate) / pass_s for rate in (self._before_bytes_per_s, after))
         return ceiling, limit, Interval(low=fractions[0], high=fractions[1])
 
     def _evidence(
@@ -140,6 +231,7 @@ class Hearing:
         interval: Interval | None,
     ) -> Evidence:
         bench, traffic = self._bench, self._traffic
+        held = self._watch.stretch() if self._watch else Stretch()
         return Evidence(
             kind="audit",
             label=self._label,
@@ -161,25 +253,21 @@ class Hearing:
             later_pass_s=ledger.later_pass_s,
             clocks_read=ledger.clocks_read,
             is_window_unknown=ledger.is_window_unknown,
+            likely=ledger.likely,
             whole_audit_s=ledger.whole_audit_s,
             tokens_claimed=ledger.tokens_claimed,
             ids_seen=ledger.ids_seen,
             batch=ledger.batch,
             tokens_per_pass=ledger.tokens_per_pass,
             peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling) if bench and ceiling else None,
-            is_peak_limit_measured=bench.is_peak_limit_measured if bench else True,
-            neighbours_share=self._neighbours_share(),
+            is_peak_limit_measured=bench.is_peak_limit_measured(ceiling) if bench and ceiling else True,
+            neighbours_share=held.neighbours_share,
+            steal_share=held.steal_share,
+            neighbours=held.neighbours,
             cores=self._device.compute_units if self._device.is_cpu else None,
             probe_doubts=bench.doubts if bench else (),
             probe_excess=bench.probe.excess if bench else 1.0,
-            clocks=clocks_of(self._before, bench.backend.conditions(self._device), self._device) if bench else None,
+            clocks=Clocks.of(held),
             identity=bench.identity if bench else None,
             allow=self._settings.allow,
         )
-
-    def _neighbours_share(self) -> float | None:
-        if self._bench is None:
-            return None
-        backend = self._bench.backend
-        elapsed_s = backend.clock() - self._begun_s
-        return neighbours_share(self._before, backend.conditions(self._device), elapsed_s, self._device.compute_units)

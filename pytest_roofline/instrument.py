@@ -6,30 +6,36 @@ It finds the device and hands the work to a trial or a hearing. It knows neither
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from pytest_roofline.amounts import held_objects, traffic_of
 from pytest_roofline.audit import Audit
+from pytest_roofline.backends.pulse import open_pulse
 from pytest_roofline.bench import Bench
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.device import Device
 from pytest_roofline.errors import BogusMeasurement, RooflineUsageError
+from pytest_roofline.generation import generation_request
+from pytest_roofline.generation_trial import run_generation
 from pytest_roofline.hearing import Hearing
 from pytest_roofline.paper import is_on_paper, paper_traffic
+from pytest_roofline.placement import Placement
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import NOT_MEASURED, Result, unmeasured_result
 from pytest_roofline.roofline import Ceiling
+from pytest_roofline.server_instrument import ServerInstrument
 from pytest_roofline.session import Session
-from pytest_roofline.settings import Settings
-from pytest_roofline.traffic import Traffic, declared_traffic
+from pytest_roofline.settings import Settings, positive_seconds, whole_number
+from pytest_roofline.stopping import checked_stopping
+from pytest_roofline.traffic import Traffic, declared_traffic, offloaded
 from pytest_roofline.trial import Job, Trial
 from pytest_roofline.verdict import error_of
 
 
-class Instrument:
+class Instrument(ServerInstrument):
     """Measures inference code against the roofline of the device it runs on.
 
     `decode`, `prefill` and `kernel` run and time a step; `audit` watches timing code of the test's own. Each raises
@@ -46,6 +52,7 @@ class Instrument:
     ) -> None:
         self._session = session
         self._settings = settings or Settings()
+        self._placement = Placement(session, self._settings)
         self._on_result = on_result
         self._checks = checks
         self.results: list[Result] = []
@@ -89,12 +96,17 @@ class Instrument:
         device: str | None = None,
         weights: str | None = None,
         kv: str | None = None,
+        offload: float | None = None,
+        overlap: bool = False,
     ) -> Ceiling:
         """The most tokens per second that the probed device allows for this traffic or model.
 
+        `offload` (0 to 1) is the share of the weights that lies in the host's memory: they come at the measured rate of
+        the link, after the rest, or with `overlap` at the same time.
         With ``--roofline=off`` nothing is probed, and nothing bounds it: the ceiling is infinite.
         """
         counted = self.traffic(traffic, batch=batch, context=context, weights=weights, kv=kv)
+        counted = counted if offload is None else offloaded(counted, offload)
         if self._settings.mode == "off":
             return Ceiling(
                 traffic=counted,
@@ -103,9 +115,9 @@ class Instrument:
                 batch=batch or counted.batch or 1,
                 tokens_per_pass=tokens_per_pass,
             )
-        chosen, backend = self._place(device, traffic)
+        chosen, backend = self._placement.place(device, traffic)
         return self._bench(chosen, backend).ceiling(
-            counted, batch=batch or counted.batch or 1, tokens_per_pass=tokens_per_pass
+            counted, batch=batch or counted.batch or 1, tokens_per_pass=tokens_per_pass, is_overlapped=overlap
         )
 
     def decode(
@@ -122,8 +134,11 @@ class Instrument:
         inputs: Any = None,
         reference: Callable[..., Any] | None = None,
         tamper: bool = False,
+        offload: float | None = None,
+        overlap: bool = False,
         label: str | None = None,
         max_time_s: float | None = None,
+        stopping: str | None = None,
         device: str | None = None,
     ) -> Result:
         """Time `step`, which runs one decode pass and returns its output, and hold it against the ceiling.
@@ -133,7 +148,9 @@ class Instrument:
         `passes_per_reset` is the room in the cache: no more passes run without a reset (64 in all where nothing is
         known). `inputs` gives fresh arguments per block; the output must follow them. Untimed: `reference` starts from
         the same arguments and state, and its outputs must agree as far as their dtype goes; `tamper` changes a row of
-        a weight for one pass (it is put back bit for bit), and the output must change.
+        a weight for one pass (it is put back bit for bit), and the output must change. `stopping` names what ends the
+        measurement before `max_time_s`: ``"decided"``, ``"precision:0.02"``, ``"fixed:30"``. `offload` and `overlap`:
+        see `ceiling`; without `offload`, what the trace sees in the host's memory is taken to come over the link.
         """
         if model is None and traffic is None:
             raise RooflineUsageError(
@@ -149,15 +166,18 @@ class Instrument:
             label=label or _name(step),
             model=model,
             declared=traffic,
-            batch=_whole("batch", batch, 1),
-            context=_whole("context", context, 0),
+            batch=whole_number("batch", batch, 1),
+            context=whole_number("context", context, 0),
             tokens_per_pass=tokens_per_pass,
             reset=reset,
-            passes_per_reset=_whole("passes_per_reset", passes_per_reset, 1),
+            passes_per_reset=whole_number("passes_per_reset", passes_per_reset, 1),
             inputs=inputs,
             reference=reference,
             tamper=bool(tamper),
+            offload=offload,
+            is_overlapped=bool(overlap),
             max_time_s=self._time(max_time_s),
+            stopping=None if stopping is None else checked_stopping(stopping, "stopping"),
         )
         return self._run(job, device)
 
@@ -181,7 +201,7 @@ class Instrument:
         `reset` empties the cache, untimed, before each call; without it the call is taken to be stateless (a fresh
         cache, or none).
         """
-        tokens = _whole("prompt_tokens", prompt_tokens, 1)
+        tokens = whole_number("prompt_tokens", prompt_tokens, 1)
         declared = None
         if is_on_paper(model):
             paths = self._settings.specs
@@ -192,7 +212,7 @@ class Instrument:
             label=label or _name(fn),
             model=model,
             declared=declared,
-            batch=_whole("batch", batch, 1),
+            batch=whole_number("batch", batch, 1),
             context=0,
             tokens_per_pass=float(tokens or 1),
             reset=reset,
@@ -217,7 +237,10 @@ class Instrument:
         max_time_s: float | None = None,
         device: str | None = None,
     ) -> Result:
-        """Time one kernel that reads and writes the given bytes (traced where none are given).
+        """Time one kernel that reads and writes the given bytes.
+
+        Where none are given they are traced, which an opaque kernel (Triton, an extension) does not allow: then it is a
+        RooflineUsageError. Outputs must follow `inputs`.
 
         ``cache="cold"`` rotates through `inputs` (argument tuples), or evicts between calls when one call's working
         set is under four cache knees; ``cache="hot"`` judges against the measured cache rate, and says so.
@@ -251,45 +274,83 @@ class Instrument:
         batch: int | None = None,
         context: int | None = None,
         tokens_per_pass: float | Callable[[Any], float] = 1,
+        remote: bool = False,
         label: str | None = None,
         device: str | None = None,
     ) -> Audit:
         """Watch timing code of the test's own: ``with roofline.audit(...) as audit: ...; audit.claim(...)``.
 
         Without `model` and `traffic` only clock and tokens are judged. The window of the claim is found from the
-        test's clock reads; ``with audit.window():`` states it exactly.
+        test's clock reads; ``with audit.window():`` states it exactly. With `remote` the work is done in another
+        process (the core of an engine, a server): it is drained when its last id has been received
+        (``audit.received(stream)``), and the result lists what could not be checked.
         """
         source = traffic if traffic is not None else model
         counted = None if source is None else self.traffic(source, batch=batch, context=context)
-        chosen, backend = self._place(device, model if model is not None else traffic)
+        chosen, backend = self._placement.place(device, model if model is not None else traffic)
         hearing = Hearing(
             device=chosen,
             bench_of=lambda: self._bench(chosen, backend),
+            lock=lambda: self._session.lock(chosen),
+            pulse_of=lambda: open_pulse(backend),
             traffic=counted,
             label=label or "audit",
             settings=self._settings,
             keep=self._keep,
             is_batch_known=batch is not None or (counted is not None and counted.batch is not None),
+            is_remote=remote,
             checks=self._checks,
         )
         audit = Audit(
             backend=backend,
-            drains=lambda: self._session.backends.in_use(backend),
-            loaded=self._session.backends.loaded,
+            drains=list if remote else lambda: self._session.backends.in_use(backend),
+            loaded=list if remote else self._session.backends.loaded,
             judge=hearing.judge,
             on_enter=hearing.enter,
             on_leave=hearing.leave,
             frame=sys._getframe(1),
-            batch=_whole("batch", batch, 1) or (counted.batch if counted else None) or 1,
+            batch=whole_number("batch", batch, 1) or (counted.batch if counted else None) or 1,
             tokens_per_pass=tokens_per_pass,
+            is_remote=remote,
         )
         self.audits.append(audit)
         return audit
 
+    def generate(
+        self,
+        model: Any,
+        inputs: Any = None,
+        *,
+        label: str | None = None,
+        max_time_s: float | None = None,
+        stopping: str | None = None,
+        device: str | None = None,
+        **kwargs: Any,
+    ) -> Result:
+        """Run ``model.generate(inputs, **kwargs)`` of transformers again and again, and judge its decode passes.
+
+        `inputs` are ids, or what the tokenizer returns. TTFT ends with the first token's logits; a pass's time is what
+        follows, by the passes of the model (a draft's are counted apart). Tokens are new ids up to each sequence's end,
+        prompt and padding left out. Each run is a sample; `outputs` are the last run's sequences.
+        """
+        result = run_generation(
+            generation_request(model, inputs, kwargs),
+            session=self._session,
+            placement=self._placement,
+            settings=self._settings,
+            bench_of=self._bench,
+            device=device,
+            label=label,
+            max_time_s=self._time(max_time_s),
+            stopping=None if stopping is None else checked_stopping(stopping, "stopping"),
+            checks=self._checks,
+        )
+        return self._keep(result)
+
     # -- the common path ----------------------------------------------------------------------------------------
 
     def _run(self, job: Job, wanted: str | None) -> Result:
-        device, backend = self._place(wanted, job.model, [*held_objects(job.step), job.inputs])
+        device, backend = self._placement.place(wanted, job.model, [*held_objects(job.step), job.inputs])
         trial = Trial(
             job,
             settings=self._settings,
@@ -301,58 +362,16 @@ class Instrument:
         if self._settings.mode == "off":
             trial.loop.run(1)
             return self._keep(unmeasured_result(job.kind, job.label, device, trial.loop.outputs))
-        with self._session.lock(device):
-            amounts = trial.look()
-            device = self._device_of_pass(device, amounts.device_id, wanted or self._settings.device)
-            result = trial.judge(amounts, self._bench(device, amounts.backend))
+        with ExitStack() as held:
+            held.enter_context(self._session.lock(device))
+            with trial:
+                amounts = trial.look()
+                touched = self._placement.device_of_pass(device, amounts.device_id, wanted or self._settings.device)
+                if touched.key != device.key:
+                    held.close()  # never two devices at once: whoever wants both in turn would wait for each other
+                    held.enter_context(self._session.lock(touched))
+                result = trial.judge(amounts, self._bench(touched, amounts.backend))
         return self._keep(result)
-
-    def _device_of_pass(self, device: Device, touched: str | None, asked: str | None) -> Device:
-        """The device whose memory the pass touched; an error where another one was asked for."""
-        if touched is None or touched == device.id:
-            return device
-        found = self._session.find_device(touched)
-        if asked is not None and found.id != self._session.find_device(asked).id:
-            raise RooflineUsageError(
-                f"the step reads memory of {touched}, but {asked!r} was asked for: move the model, or drop device="
-            )
-        return found
-
-    def _place(self, wanted: str | None, model: Any, holders: Sequence[Any] = ()) -> tuple[Device, Backend]:
-        """The device that holds the bytes of the pass, and the backend that drives it, as far as can be seen now.
-
-        The model decides, and being elsewhere than asked is an error. Else the device asked for; else what the step
-        and its inputs hold (the trace has the last word there); else the session's default.
-        """
-        asked = wanted or self._settings.device
-        found = self._holder(model)
-        if found is not None:
-            device, backend = found
-            if self._settings.mode != "off" and asked and self._session.find_device(asked).id != device.id:
-                raise RooflineUsageError(
-                    f"the model is on {device.id}, but {asked!r} was asked for: move the model, or drop device="
-                )
-            return device, backend
-        if asked is not None and self._settings.mode == "off":
-            asked = None  # nothing is measured, so a device that is not here is missed by nobody
-        if asked is None:
-            for holder in holders:
-                found = self._holder(holder)
-                if found is not None:
-                    return found
-        device = self._session.find_device(asked)
-        return device, self._session.backend_of(device)
-
-    def _holder(self, holder: Any) -> tuple[Device, Backend] | None:
-        """The device that holds this, and its backend; None for what no backend knows."""
-        if holder is None:
-            return None
-        for backend in self._session.backends.loaded():
-            name = backend.device_of(holder)
-            if name is not None:
-                device = next((device for device in backend.devices() if device.id == name), None)
-                return device or self._session.find_device(name), backend
-        return None
 
     def _bench(self, device: Device, backend: Backend) -> Bench:
         return Bench(
@@ -361,6 +380,7 @@ class Instrument:
             backends=self._session.backends_of(device),
             probe=self._session.probe(device),
             limit=self._session.limit(device),
+            counter=self._session.counter(device),
         )
 
     def _keep(self, result: Result) -> Result:
@@ -373,25 +393,7 @@ class Instrument:
         return result
 
     def _time(self, max_time_s: float | None) -> float:
-        if max_time_s is None:
-            return self._settings.max_time_s
-        if (
-            isinstance(max_time_s, bool)
-            or not isinstance(max_time_s, (int, float))
-            or not 0 < max_time_s < float("inf")
-        ):
-            raise RooflineUsageError(f"max_time_s is {max_time_s!r}; it must be a positive number of seconds")
-        return float(max_time_s)
-
-
-def _whole(name: str, value: Any, least: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, (bool, str, bytes)) and hasattr(value, "__index__"):
-        value = operator.index(value)  # also the integers of numpy
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= sys.maxsize:
-        raise RooflineUsageError(f"{name} is {value!r:.60}; it must be a whole number, {least} or more")
-    return value
+        return self._settings.max_time_s if max_time_s is None else positive_seconds("max_time_s", max_time_s)
 
 
 def _name(step: Any) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_roofline.options import marker_of, resolve, settings_of
+from pytest_roofline.tally import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_roofline.instrument import Instrument
     from pytest_roofline.outcome import Outcome
     from pytest_roofline.probe import Probe
+    from pytest_roofline.reruns import Attempt
     from pytest_roofline.session import Session
     from pytest_roofline.settings import Settings
 
@@ -25,6 +29,8 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 INSTRUMENT: pytest.StashKey[Instrument] = pytest.StashKey()
 ENDING: pytest.StashKey[BaseException] = pytest.StashKey()
 """The exception that we end the test with; absent where its ending is its own."""
+ATTEMPTS: pytest.StashKey[list[Attempt]] = pytest.StashKey()
+"""What is left of each time that the test was run. The results of the last one are in its properties only."""
 
 
 # -- before the test ------------------------------------------------------------------------------------------------
@@ -35,16 +41,39 @@ def session_of(config: pytest.Config) -> Session:
     if SESSION not in config.stash:
         from pytest_roofline.protocol import Backend
         from pytest_roofline.session import Session
+        from pytest_roofline.turnstile import Turnstile
 
         def on_probe(probe: Probe) -> None:
             config.hook.pytest_roofline_probe_finished(probe=probe)
 
         answers = config.hook.pytest_roofline_backends(config=config)
         backends = added("pytest_roofline_backends", answers, lambda value: isinstance(value, Backend), "a backend")
+        worker: dict[str, Any] = getattr(config, "workerinput", {})
         config.stash[SESSION] = Session(
-            added_backends=backends, specs_paths=resolve(config, "specs"), on_probe=on_probe
+            added_backends=backends,
+            specs_paths=resolve(config, "specs"),
+            on_probe=on_probe,
+            turnstile=Turnstile(
+                folder=resolve(config, "lock_folder"),
+                wait_s=resolve(config, "lock_wait"),
+                say=lambda line: say_at_once(config, line),
+            ),
+            run_id=worker.get("testrunuid"),
         )
     return config.stash[SESSION]
+
+
+def say_at_once(config: pytest.Config, line: str) -> None:
+    """Show a line in the middle of a test. A worker of xdist prints to nowhere; its error stream is the run's."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        if reporter is not None and not hasattr(config, "workerinput"):
+            reporter.ensure_newline()
+            reporter.write_line(line)
+        else:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
 
 def added(hook: str, answers: Sequence[Any], is_right: Any, what: str) -> list[Any]:
@@ -62,7 +91,7 @@ def added(hook: str, answers: Sequence[Any], is_right: Any, what: str) -> list[A
 
 def prepare(item: pytest.Item) -> Settings:
     """Settle what a test is told, before its fixtures are made: a wrong marker or an absent device ends it here."""
-    from pytest_roofline.errors import RooflineUsageError
+    from pytest_roofline.errors import DeviceUnavailable, RooflineUsageError
 
     try:
         marker = marker_of(item)
@@ -74,6 +103,9 @@ def prepare(item: pytest.Item) -> Settings:
         item.stash[ENDING] = skipped
         raise
     except (pytest.UsageError, RooflineUsageError) as error:
+        if isinstance(error, DeviceUnavailable):
+            item.user_properties[:] = [entry for entry in item.user_properties if entry[0] != ABSENT]
+            item.user_properties.append((ABSENT, str(error)))
         raise refusal(error) from None
     return settings
 
@@ -88,6 +120,9 @@ def find_device(config: pytest.Config, settings: Settings, *, is_marked: bool = 
         if is_marked and settings.mode == "auto":
             raise pytest.skip.Exception(str(error)) from None
         raise
+    if settings.mode == "require" and (lost := session_of(config).lost_devices()):
+        names = ", ".join(f"{device.id} ({device.name})" for device in lost)
+        raise DeviceUnavailable(f"{names} was here when this run began, and is gone")
     if settings.mode == "require" and device.is_cpu and settings.device is None:
         raise DeviceUnavailable(
             f"--roofline=require finds no accelerator, only {device.id} ({device.name}); "
@@ -105,19 +140,26 @@ def refusal(error: Exception) -> BaseException:
 
 
 def judge(item: pytest.Item, raised: BaseException | None) -> BaseException | None:
-    """Leave the record on the item, and say what the test ends with now."""
-    if SETTINGS not in item.stash or isinstance(raised, (pytest.skip.Exception, pytest.xfail.Exception)):
+    """Leave the record on the item, and say what the test ends with now. A test that is run again keeps its item."""
+    if SETTINGS not in item.stash:
         return raised
-    from pytest_roofline.outcome import outcome_of, properties_of
+    from pytest_roofline.outcome import attempt_of, outcome_of, properties_of, results_in
+    from pytest_roofline.reruns import irrevocable
 
-    settings, instrument = item.stash[SETTINGS], item.stash.get(INSTRUMENT, None)
-    results = instrument.results if instrument is not None else []
-    outcome = outcome_of(results, instrument.audits if instrument is not None else [], settings, raised)
-    # A test that is run again keeps its item: its former record goes.
+    former = item.stash.setdefault(ATTEMPTS, [])
+    if former:
+        former[-1] = {**former[-1], "results": results_in(item.user_properties)}
     item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith("roofline")]
-    if results or outcome.error is not None or outcome.is_inconclusive:
-        item.user_properties += properties_of(outcome, results, settings.mode)
-    ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else outcome.error or raised
+    bogus = irrevocable(former, raised)
+    if bogus is None and isinstance(raised, (pytest.skip.Exception, pytest.xfail.Exception)):
+        return raised
+    settings, instrument = item.stash[SETTINGS], item.stash.get(INSTRUMENT, None)
+    results, audits = (instrument.results, instrument.audits) if instrument is not None else ([], [])
+    outcome = outcome_of(results, audits, settings, bogus or raised)
+    if results or former or outcome.error is not None or outcome.is_inconclusive:
+        item.user_properties += properties_of(outcome, results, settings.mode, former)
+    former.append(attempt_of(outcome, bogus or raised))
+    ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else outcome.error or bogus or raised
     if ending is not None and ending is not raised:
         item.stash[ENDING] = ending
     elif ending is not None and not item.config.getoption("fulltrace"):

@@ -25,7 +25,13 @@ class Ledger:
     tokens_claimed: float
     ids_seen: int | None
     window: Window | None
+    bounds: tuple[tuple[float, float], ...]
+    """The stretches of the private clock that the window covers; empty where they are not known."""
+    entry_s: float
+    """When the claim was made, on the private clock: what it had to drain and to evaluate ran from then on."""
     is_window_unknown: bool
+    likely: Window | None
+    """The only stretch that was timed, where nothing ties the claim to it."""
     reads: int
     events_read: int
     compiled: CompiledInWindow | None
@@ -56,6 +62,8 @@ class Claimed:
     forced_s: float
     marked_s: float
     idle_drain_s: float
+    marker_late_s: float = 0.0
+    """How late a marker behind nothing came at worst: by so much an end may be seen too late."""
     outputs: Any
 
     @property

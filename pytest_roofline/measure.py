@@ -10,22 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Protocol
 
 from pytest_roofline.checks.evidence import Alternation, Limit, Sample
 from pytest_roofline.compile_logs import compiled_within
+from pytest_roofline.conditions import Stretch
 from pytest_roofline.loop import Block, Loop, OutOfRoom
 from pytest_roofline.protocol import Compilation
-from pytest_roofline.roofline import Interval
-from pytest_roofline.samples import is_steady, median, robust_line
-from pytest_roofline.stopping import UntilDecided
+from pytest_roofline.roofline import Interval, moved_s
+from pytest_roofline.samples import between, is_steady, median, outliers, robust_line
+from pytest_roofline.stopping import Criterion, UntilDecided
 from pytest_roofline.traffic import Traffic
-from pytest_roofline.units import format_seconds
+from pytest_roofline.units import format_fraction, format_seconds
 
-BLOCK_S = 0.025
-"""Shortest block: long against the clock's resolution and an idle drain."""
+BLOCK_S = 0.005
+"""Shortest block: long against the clock's resolution and an idle drain. A pair is no shorter than a reading."""
+LENGTHENED = 1.5
+"""How many times longer than the shortest one a block is on average: see `_varied`."""
 DRAINS_PER_BLOCK = 50
-WARM_UP_S = 0.3
+WARM_UP_S = 0.1
+"""Least warm-up; it goes on while passes still get faster."""
 WARM_UP_SHARE = 0.25
 """Part of the time (and of the room) that warming up may take."""
 PAIRS_WANTED = 9
@@ -72,23 +77,30 @@ class Measurement:
         deadline_s: float,
         context: float,
         compute_s: float = 0.0,
-        criterion: UntilDecided | None = None,
+        spill_s: float = 0.0,
+        is_overlapped: bool = False,
+        criterion: Criterion | None = None,
         keep_back: int = 0,
         compilations: Callable[[], Sequence[Compilation]] = tuple,
+        conditions: Callable[[], Stretch | None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._keep_back = keep_back
         self._compilations = compilations
+        self._conditions = conditions
         self._traffic = traffic
         self._ruler = ruler
         self._clock = clock
         self._deadline_s = deadline_s
         self._context = context
         self._compute_s = compute_s
-        self._criterion = criterion or UntilDecided()
+        self._spill_s = spill_s
+        self._is_overlapped = is_overlapped
+        self._criterion: Criterion = criterion or UntilDecided()
         self._notes: list[str] = []
         self._passes = 0
         self._idle_drain_s = 0.0
+        self._random = Random(0)
         self._last: Block | None = None
 
     def run(self) -> Timing:
@@ -98,9 +110,11 @@ class Measurement:
         samples: list[Sample] = []
         timed_out = pass_s is None and self._clock() >= self._deadline_s
         if pass_s is not None:
-            passes = self._block_passes(pass_s)
+            begun = self._clock()
             before = self._ruler.measure()
-            pair_s = 3 * passes * pass_s
+            passes = self._block_passes(pass_s, self._clock() - begun)
+            pair_s = 3 * passes * pass_s * (LENGTHENED if passes > 1 else 1.0)
+            self._conditions()  # from here on: warming up is another matter
             while True:
                 # A pair that would end after the deadline is not begun; the first one may exceed it by one pass.
                 begun = self._clock()
@@ -109,21 +123,23 @@ class Measurement:
                     self._note_time(pass_s, samples)
                     break
                 try:
-                    short, long, context = self._pair(passes, is_long_first=len(samples) % 2 == 1)
+                    short, long, context = self._pair(self._varied(passes), is_long_first=len(samples) % 2 == 1)
                     bounds = [(begun, self._clock())]
+                    held = self._conditions()  # beside the blocks, before an idle device raises its clocks
                 except OutOfRoom:
                     self._note_room()
                     break
                 after = self._ruler.measure()
                 compiled = compiled_within(self._compilations(), bounds)
-                samples.append(replace(self._sample(short, long, context, before, after), compiled=compiled))
+                sample = self._sample(short, long, context, before, after)
+                samples.append(replace(sample, compiled=compiled, conditions=held))
                 self._criterion.add(samples[-1].fraction)
                 before = after
                 if self._criterion.is_finished():
                     break
                 longer = self._longer(passes, samples)
                 # What the last pair really took: with its resets, its probe, and a device that slowed down.
-                pair_s = (self._clock() - begun) * longer / passes
+                pair_s = (self._clock() - begun) * max(1.0, longer / short.passes)
                 passes = longer
         return self._timing(samples, timed_out=timed_out)
 
@@ -163,17 +179,33 @@ class Measurement:
                 passes = int(min(passes * 2, most, max(1, quota - done)))
         return times[-1] if times else None
 
-    def _block_passes(self, pass_s: float) -> int:
-        """How many passes a short block has: long enough to time, short enough for several pairs."""
-        wanted = math.ceil(max(BLOCK_S, DRAINS_PER_BLOCK * self._idle_drain_s) / max(pass_s, 1e-9))
+    def _block_passes(self, pass_s: float, reading_s: float) -> int:
+        """How many passes a short block has: long enough to time, short enough for several pairs.
+
+        A pair takes no less than a reading of the ruler: what is measured should not be the smaller part of the time.
+        """
+        block_s = max(BLOCK_S, DRAINS_PER_BLOCK * self._idle_drain_s, reading_s / 3)
+        wanted = math.ceil(block_s / max(pass_s, 1e-9))
         left_s = self._deadline_s - self._clock()
-        affordable = math.floor(left_s / (3 * PAIRS_WANTED * max(pass_s, 1e-9)))
+        affordable = math.floor(left_s / (3 * LENGTHENED * PAIRS_WANTED * max(pass_s, 1e-9)))
         passes = min(wanted, max(1, affordable))
         room = self._loop.room if self._loop.has_reset else self._loop.room_left
         if room is not None:
             share = room // 2 if self._loop.has_reset else (room - self._keep_back) // (3 * PAIRS_WANTED)
             passes = min(passes, share)
         return max(1, passes)
+
+    def _varied(self, passes: int) -> int:
+        """So many passes up to twice as many, at random, as far as the room goes.
+
+        A neighbour that comes back at a fixed interval would else meet the same part of every pair, and every sample
+        would be wrong in the same way.
+        """
+        if not self._loop.has_reset and self._loop.room is not None:
+            return passes  # as few as can be, and none to spare
+        room = self._loop.room
+        most = 2 * passes if room is None else min(2 * passes, room // 2)
+        return self._random.randint(passes, max(passes, most)) if passes > 1 else passes
 
     def _longer(self, passes: int, samples: list[Sample]) -> int:
         """Lengthen the blocks while the fixed cost outweighs what is measured, as far as room and time allow."""
@@ -211,12 +243,13 @@ class Measurement:
 
     def floor_s(self, ruler_bytes_per_s: float, context: float) -> float:
         """The shortest a pass can take at this bandwidth and context."""
-        return max(self._traffic.at_context(context).bytes_per_pass / ruler_bytes_per_s, self._compute_s)
+        memory_s = self._traffic.at_context(context).resident_bytes_per_pass / ruler_bytes_per_s
+        return max(moved_s(memory_s, self._spill_s, is_overlapped=self._is_overlapped), self._compute_s)
 
     def _sample(self, short: Block, long: Block, context: float, before: float, after: float) -> Sample:
         passes = short.passes
         step_s = (long.closed_s - short.closed_s) / passes
-        floor_s = self.floor_s((before + after) / 2, context)
+        floor_s = self.floor_s(between(before, after), context)
         return Sample(
             passes=passes,
             step_s=step_s,
@@ -241,6 +274,14 @@ class Measurement:
             + ("" if self._loop.has_reset else "; give reset= (and passes_per_reset=) to measure longer")
         )
 
+    def _note_outliers(self, fractions: list[float]) -> None:
+        far = outliers(fractions)
+        if far:
+            self._notes.append(
+                f"{len(far)} of {len(fractions)} samples lie far from the median ({format_fraction(min(far))} to "
+                f"{format_fraction(max(far))}); they were kept"
+            )
+
     def _timing(self, samples: list[Sample], *, timed_out: bool) -> Timing:
         if not samples:
             return Timing(
@@ -255,13 +296,14 @@ class Measurement:
                 last=self._last,
             )
         step_s, growth = self._step_time(samples)
-        fraction = median([sample.fraction for sample in samples])
+        fractions = [sample.fraction for sample in samples]
+        self._note_outliers(fractions)
         return Timing(
             samples=tuple(samples),
             step_s=step_s,
             fixed_s=median([sample.fixed_s for sample in samples]),
-            fraction=fraction,
-            interval=self._criterion.interval(),
+            fraction=median(fractions),
+            interval=self._criterion.decide().interval,
             passes=self._passes,
             timed_out=timed_out,
             growth_s_per_pass=growth,

@@ -30,7 +30,7 @@ class Marker:
     KEYWORDS: Mapping[str, object] = {"at_least": None, "at_most": None, "device": None, "allow": ()}
 
     def __init__(
-        self, *, at_least: object = None, at_most: object = None, device: object = None, allow: object = ()
+        self, *, at_least: object = None, at_most: object = None, device: object = None, allow: object = None
     ) -> None:
         self.at_least = at_least
         self.at_most = at_most
@@ -105,6 +105,13 @@ def read_seconds(value: Any, where: str) -> float:
     return seconds
 
 
+def read_path(value: Any, where: str) -> str:
+    """A file or folder, which need not be there."""
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value).strip():
+        raise pytest.UsageError(f"{where}: {value!r} is no path")
+    return os.fspath(value)
+
+
 def read_budget(value: Any, where: str) -> Budget | None:
     """A fraction, or fractions by device pattern: a mapping, or text such as ``H200*=0.7,cpu=0.3``."""
     from pytest_roofline.errors import RooflineUsageError
@@ -123,6 +130,17 @@ def read_allow(value: Any, where: str) -> frozenset[str]:
 
     try:
         return parse_allow(value, where)
+    except RooflineUsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def read_stopping(value: Any, where: str) -> str:
+    """The name of a stopping criterion, some with a figure behind a colon."""
+    from pytest_roofline.errors import RooflineUsageError
+    from pytest_roofline.stopping import checked_stopping
+
+    try:
+        return checked_stopping(value, where)
     except RooflineUsageError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -186,11 +204,50 @@ OPTIONS: tuple[Option, ...] = (
         "Longest time of one measurement, plus one pass (default: 10)",
     ),
     Option(
+        "stopping",
+        read_stopping,
+        "decided",
+        "CRITERION",
+        "What ends a measurement before its time is over (default: decided). "
+        "decided: as soon as the interval of the fraction clears the budget; precision:0.02: once it is that narrow; "
+        "fixed:30: after 30 samples.",
+    ),
+    Option(
         "inconclusive",
         read_policy,
         "skip",
         "{skip,fail,pass}",
         "What becomes of a test whose evidence decides nothing (default: skip). With --roofline=require it fails.",
+    ),
+    Option(
+        "allow",
+        read_allow,
+        frozenset(),
+        "CHECKS",
+        "Checks that may not decide, for tests whose marker names none: cache-resident,drifted. "
+        "What they find is still reported, as allowed.",
+    ),
+    Option(
+        "json",
+        read_path,
+        None,
+        "FILE",
+        "Write the results to this file, test by test: whatever ends the run, what was measured before is in it",
+    ),
+    Option(
+        "lock_wait",
+        read_seconds,
+        600.0,
+        "SECONDS",
+        "How long a test waits for a device that another process measures on, before it is inconclusive (default: 600)",
+    ),
+    Option(
+        "lock_folder",
+        read_path,
+        None,
+        "FOLDER",
+        "Where processes that must not measure beside each other find their locks (default: a folder of the user's, "
+        "below the temporary one). Give one that all of them see: containers, jobs, users.",
     ),
     Option(
         "specs",
@@ -293,7 +350,8 @@ def settings_of(config: pytest.Config, marker: Marker | None = None) -> Settings
         at_most=at_most,
         is_budget_explicit=marker.at_least is not None,
         max_time_s=resolve(config, "max_time"),
+        stopping=resolve(config, "stopping"),
         inconclusive="fail" if mode == "require" else resolve(config, "inconclusive"),
-        allow=read_allow(marker.allow, f"{MARKER} marker"),
+        allow=resolve(config, "allow", marker.allow),
         specs=resolve(config, "specs"),
     )

@@ -12,10 +12,11 @@ import json
 import linecache
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pytest_roofline.checks import EXCUSES
 from pytest_roofline.errors import (
     AboveBand,
     BelowCeiling,
@@ -24,11 +25,13 @@ from pytest_roofline.errors import (
     RooflineError,
     RooflineUsageError,
 )
+from pytest_roofline.tally import RECORD
 from pytest_roofline.units import format_fraction
-from pytest_roofline.verdict import error_of
+from pytest_roofline.verdict import error_of, judge
 
 if TYPE_CHECKING:
     from pytest_roofline.audit import Audit
+    from pytest_roofline.reruns import Attempt
     from pytest_roofline.result import Comparison, Result
     from pytest_roofline.settings import Settings
 
@@ -103,9 +106,9 @@ def _of_exception(results: Sequence[Result], raised: BaseException) -> Outcome:
     if asserted is not None:
         index, comparison = asserted
         result = results[index]
-        if not comparison.is_decided or result.verdict.outcome == "inconclusive":
+        reason = _court_doubt(result) or _undecided(result, comparison) or _excused(result, comparison)
+        if reason:
             standings[index] = "inconclusive"
-            reason = _court_doubt(result) or _undecided(result, comparison)
             return Outcome(standing="inconclusive", standings=tuple(standings), reason=reason)
         standings[index] = "failed"
     return Outcome(standing="failed", standings=tuple(standings))
@@ -133,8 +136,8 @@ def _doubt(result: Result, settings: Settings) -> str:
     if found := _court_doubt(result):
         return found
     for comparison in result.fraction.comparisons:
-        if not comparison.is_decided:
-            return _undecided(result, comparison)
+        if undecided := _undecided(result, comparison):
+            return undecided
     budget = settings.at_least
     is_missing = result.fraction.is_measured and math.isnan(result.fraction)
     if is_missing and settings.is_budget_explicit and budget is not None and budget.judges(result.device):
@@ -153,7 +156,21 @@ def _court_doubt(result: Result) -> str:
     return _first_line(str(error_of(result.evidence, result.verdict)))
 
 
+def _excused(result: Result, comparison: Comparison) -> str:
+    """What explains a figure that an assert found too low as it would explain a missed budget; empty when nothing does.
+
+    The court did not know what the test would ask for, and contention is held against the gap.
+    """
+    if comparison.truth or comparison.operator not in (">=", ">"):
+        return ""
+    evidence = replace(result.evidence, at_least=comparison.other)
+    verdict = judge(evidence, float(result.fraction), EXCUSES)
+    return _first_line(str(error_of(evidence, verdict))) if verdict.outcome == "inconclusive" else ""
+
+
 def _undecided(result: Result, comparison: Comparison) -> str:
+    if comparison.is_decided:
+        return ""
     bounds = result.fraction.bounds
     is_known = math.isfinite(bounds.high)
     unknown = "not known (the time of a pass cannot be told from the noise: it needs more passes, or longer ones)"
@@ -225,9 +242,30 @@ def _first_line(text: str) -> str:
 # -- what reports carry ---------------------------------------------------------------------------------------------
 
 
-def properties_of(outcome: Outcome, results: Sequence[Result], mode: str) -> list[tuple[str, str | float]]:
-    """The user properties of a test: JSON text under ``roofline`` and flat values, for JUnit XML and the controller."""
-    record = {
+def attempt_of(outcome: Outcome, raised: BaseException | None) -> Attempt:
+    """What is kept of one run of a test, whether or not it is run again: in words, for the results are recorded."""
+    error = outcome.error or (raised if outcome.standing not in ("inconclusive", UNMEASURED) else None)
+    message = f"{type(error).__name__}: {_first_line(str(error))}" if error is not None else outcome.reason
+    return {"verdict": outcome.standing, "message": message}
+
+
+def results_in(properties: Sequence[tuple[str, object]]) -> list[dict[str, Any]]:
+    """The results in the record that a test left; none where it left no record."""
+    for name, value in properties:
+        if name == RECORD:
+            results: list[dict[str, Any]] = json.loads(str(value))["results"]
+            return results
+    return []
+
+
+def properties_of(
+    outcome: Outcome, results: Sequence[Result], mode: str, former: Sequence[Attempt] = ()
+) -> list[tuple[str, str | float]]:
+    """The user properties of a test: JSON text under ``roofline`` and flat values, for JUnit XML and the controller.
+
+    Of a test that was run again `former` are the attempts before this one; the record has them as ``attempts``.
+    """
+    record: dict[str, Any] = {
         "schema": SCHEMA,
         "mode": mode,
         "verdict": outcome.standing,
@@ -237,6 +275,8 @@ def properties_of(outcome: Outcome, results: Sequence[Result], mode: str) -> lis
             for result, standing in zip(results, outcome.standings, strict=True)
         ],
     }
+    if former:
+        record["attempts"] = list(former)
     flat: list[tuple[str, str | float]] = [("roofline.verdict", outcome.standing)]
     fractions = [
         float(result.fraction) for result in results if result.fraction.is_measured and math.isfinite(result.fraction)
@@ -246,4 +286,4 @@ def properties_of(outcome: Outcome, results: Sequence[Result], mode: str) -> lis
         flat.append(("roofline.fraction", min(fractions)))
     if results:
         flat.append(("roofline.device", ", ".join(dict.fromkeys(result.device.id for result in results))))
-    return [("roofline", json.dumps(record)), *flat]
+    return [(RECORD, json.dumps(record)), *flat]

@@ -68,6 +68,17 @@ class PassTimes:
         spent = sorted(end - start for start, end in zip(self.starts_s, self.ends_s, strict=False))
         return sum(spent[:passes])
 
+    def longest_call_s(self, bounds: Sequence[tuple[float, float]]) -> float | None:
+        """The longest time from call to call within these stretches, the first quarter apart; None with under 8 passes.
+
+        A pass of the device takes no longer where calls wait for it, a few passes behind; elsewhere it tells nothing.
+        """
+        starts = [start for start in self.starts_s if any(low <= start <= high for low, high in bounds)]
+        if len(starts) < 8:
+            return None
+        gaps = [after - before for before, after in pairwise(starts)]
+        return max(gaps[len(gaps) // 4 :])
+
     def first_and_later_s(self, bounds: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
         """From the first call within a stretch to the second, and the median of the later ones; None with under 8.
 

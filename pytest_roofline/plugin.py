@@ -11,22 +11,9 @@ import pytest
 
 from pytest_roofline.fixtures import roofline, roofline_device, roofline_probe
 from pytest_roofline.options import Marker, add_options, check_options, is_roofline, resolve
+from pytest_roofline.tally import Tally
 
 __all__ = ["roofline", "roofline_device", "roofline_probe"]
-
-
-class Tally:
-    """What the reports of a run carried. Under xdist the controller keeps it: it sees the reports of all workers."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        self.is_header_shown = False
-        self.has_measured_nothing = False
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keep the record that a test left in its user properties; of a test that is run again, the last one."""
-        if report.when == "call":
-            self.texts.update((report.nodeid, value) for name, value in report.user_properties if name == "roofline")
 
 
 TALLY: pytest.StashKey[Tally] = pytest.StashKey()
@@ -34,8 +21,13 @@ WORDS: dict[str, tuple[str, tuple[str, dict[str, bool]]]] = {
     "bogus": ("B", ("BOGUS", {"red": True})),
     "inconclusive": ("I", ("INCONCLUSIVE", {"yellow": True})),
 }
-NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan")
+NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan", "cacheshow")
 pytest_addoption = add_options
+
+
+def is_no_run(config: pytest.Config) -> bool:
+    """Whether pytest was asked to list or to show something, and runs no test."""
+    return any(config.getoption(name, False) for name in NOT_RUNS)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -51,6 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     check_options(config)
     config.stash[TALLY] = Tally()
     config.pluginmanager.register(config.stash[TALLY], "roofline-tally")
+    if not hasattr(config, "workerinput") and resolve(config, "json") is not None and not is_no_run(config):
+        from pytest_roofline.run import ResultsLog
+
+        config.pluginmanager.register(ResultsLog(config, resolve(config, "json")), "roofline-results")
 
 
 def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, items: Sequence[pytest.Item]) -> str | None:
@@ -109,7 +105,7 @@ def pytest_runtest_makereport(
 
 def pytest_report_teststatus(report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
     """Letter and word of a bogus or inconclusive test; outcome and category stay pytest's."""
-    if report.when != "call" or hasattr(report, "wasxfail"):
+    if report.when != "call" or report.outcome == "rerun" or hasattr(report, "wasxfail"):
         return None
     standing = dict(report.user_properties).get("roofline.verdict")
     if standing not in WORDS or (standing == "bogus" and not report.failed):
@@ -119,19 +115,19 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, str | tuple[str, di
     return report.outcome, letter, word if pytest.version_tuple >= (8, 3) else word[0]
 
 
+@pytest.hookimpl(trylast=True)  # whoever else changes the exit status of a run without tests has done it by now
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """With --roofline=require a run that measured nothing is an error."""
+    """With --roofline=require a run that measured nothing, or did not find its device, is an error."""
     config = session.config
     is_worker = hasattr(config, "workerinput")
-    if is_worker or resolve(config, "mode") != "require" or any(config.getoption(name, False) for name in NOT_RUNS):
+    if is_worker or resolve(config, "mode") != "require" or is_no_run(config):
         return
-    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        from pytest_roofline.run import has_measured
+    from pytest_roofline.run import faults_of
 
-        tally = config.stash[TALLY]
-        tally.has_measured_nothing = not has_measured(tally.texts)
-        if tally.has_measured_nothing:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    tally = config.stash[TALLY]
+    tally.faults = faults_of(config, tally)
+    if tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -145,5 +141,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(line)
         # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
         terminalreporter.stats.get("skipped", []).sort(key=lambda report: bool(pytest_report_teststatus(report)))
-    if tally.has_measured_nothing:
-        terminalreporter.write_line("ERROR: --roofline=require: no roofline test measured anything", red=True)
+    for fault in tally.faults:
+        terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.inventory import Inventory
 from pytest_roofline.machine import Machine
+from pytest_roofline.roofline import moved_s
 from pytest_roofline.workload import Draft, Workload
 
 if TYPE_CHECKING:
@@ -312,11 +313,11 @@ def _step(
     share = workload.offload
     memory_s = (weights * (1.0 - share) + others) / machine.bandwidth_bytes_per_s
     spill_s = weights * share / machine.spill_bytes_per_s if share and machine.spill_bytes_per_s else 0.0
-    moved_s = max(memory_s, spill_s) if workload.is_overlapped else memory_s + spill_s
-    step_s = max(moved_s, compute_s, link_s)
-    if link_s > max(moved_s, compute_s):
+    both_s = moved_s(memory_s, spill_s, is_overlapped=workload.is_overlapped)
+    step_s = max(both_s, compute_s, link_s)
+    if link_s > max(both_s, compute_s):
         return memory_s, spill_s, step_s, "link"
-    if compute_s > moved_s:
+    if compute_s > both_s:
         return memory_s, spill_s, step_s, "compute"
     return memory_s, spill_s, step_s, "link" if spill_s > memory_s else "memory"
 

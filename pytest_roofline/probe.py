@@ -26,12 +26,16 @@ from pytest_roofline.contest import Entrant, compete, enlist
 from pytest_roofline.device import PATTERNS, Device, Pattern
 from pytest_roofline.errors import MeasurementError, RooflineUsageError
 from pytest_roofline.growth import CONTEST_BYTES, LEAST_CONTEST_BYTES, SHORT_BYTES, WINDOW_S, Growth
+from pytest_roofline.links import Links
 from pytest_roofline.meter import Meter, credible_cache_bytes
 from pytest_roofline.protocol import Backend
 from pytest_roofline.roofline import Rates
+from pytest_roofline.shortage import KNEES_OF_A_PROBE
 from pytest_roofline.sweep import Sweeper, SweepPoint
 from pytest_roofline.units import format_bytes, format_ratio
 
+PROBE_VERSION = 1
+"""Goes up whenever a probe may find other figures than before: its record is no one else's then."""
 CPU_BUDGET_S = 3.0
 ACCELERATOR_BUDGET_S = 1.0
 _RATE_KNEES = 20
@@ -90,10 +94,22 @@ class Probe:
         """
         return self._need_meter().peak_flops_per_s(dtype)
 
+    def measure_peaks_again(self) -> None:
+        """Once more for every dtype that was measured; the faster of both times is kept."""
+        if self.meter is not None:
+            self.meter.measure_peaks_again()
+
     @property
     def link_bytes_per_s(self) -> float:
         """Best measured rate from host to device. RooflineUsageError where the two share one memory."""
         return self._need_meter().link_bytes_per_s()
+
+    def links(self) -> Links:
+        """Rates to and from the host, pinned and pageable, one way and both, and to each peer; measured when asked for.
+
+        RooflineUsageError where host and device share one memory. Takes some seconds.
+        """
+        return self._need_meter().links()
 
     def _need_meter(self) -> Meter:
         if self.meter is None:
@@ -120,6 +136,7 @@ class Probe:
             "is_trusted": self.is_trusted,
             "peak_flops_per_s": dict(self.meter.peaks) if self.meter else {},
             "link_bytes_per_s": self.meter.link if self.meter else None,
+            "links": self.meter.all_links.to_dict() if self.meter and self.meter.all_links else None,
             "doubts": list(self.doubts),
             "excess": self.excess,
             "notes": list(self.notes),
@@ -129,10 +146,11 @@ class Probe:
 def probe_device(device: Device, backends: Sequence[Backend], *, max_s: float | None = None) -> Probe:
     """Measure a device with every backend that knows it.
 
-    `max_s`: seconds for everything, allocation included; 3 on a CPU and 1 on an accelerator by default. Sizes
-    that do not fit, into memory or into the time, are dropped with a note. MeasurementError when not even one
-    read could be timed; a probe that was measured and cannot be trusted says so in `is_trusted` and `doubts`.
-    A busy machine makes no doubt: what moves it also moves the ruler, which every fraction is taken against.
+    `max_s`: seconds for everything, allocation included; 3 on a CPU and 1 on an accelerator by default. Sizes that
+    do not fit, into memory or into the time, are dropped with a note. InconclusiveMeasurement where memory that
+    others have leaves no set of four cache knees. MeasurementError when not even one read could be timed; a probe
+    that was measured and cannot be trusted says so in `is_trusted` and `doubts`. A busy machine makes no doubt:
+    what moves it also moves the ruler, which every fraction is taken against.
     """
     if not backends:
         raise RooflineUsageError(f"no backend measures {device.id}")
@@ -182,6 +200,8 @@ class _Prober:
                 known[pattern] = ranking[0].name
             del ranking
         knee = max(sweep.knee_bytes, growth.least_knee_bytes)
+        if growth.is_short_of_memory and max(growth.rates) < KNEES_OF_A_PROBE * knee:
+            raise growth.shortage(knee)
         rates = self.rates(known, knee)
         doubts = sweep.doubts(self.device.last_level_cache_bytes, credible_cache_bytes(self.device))
         excess = sweep.excess(credible_cache_bytes(self.device))

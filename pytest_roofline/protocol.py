@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from pytest_roofline.conditions import Conditions as Conditions
 from pytest_roofline.device import Device, Pattern
 from pytest_roofline.residency import Surveyor
 from pytest_roofline.traffic import Traffic
@@ -31,45 +32,38 @@ class Kernel:
     launch: Callable[[], object]
 
 
+HOST = "host"
+"""One end of a link: the memory of the processor."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """The state of a device around a measurement; None means not known."""
+class LinkPath:
+    """One way to move bytes between two memories, and the kernels that do it; n bytes sent count n.
 
-    clock_hz: float | None = None
-    max_clock_hz: float | None = None
-    memory_clock_hz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    throttle_reasons: tuple[str, ...] = ()
-    neighbours: tuple[str, ...] = ()
-    """Other processes on this device, as text."""
-    load_average: float | None = None
-    threads: int | None = None
-    machine_busy_s: float | None = None
-    """Processor seconds that anybody used since the machine started, on the cores that this process may use."""
-    process_busy_s: float | None = None
-    """Processor seconds that this process used."""
+    `is_both_ways`: the same number of bytes goes back at the same time, and is counted too.
+    """
 
-    def to_dict(self) -> dict[str, Any]:
-        """Builtin types only."""
-        return {
-            "clock_hz": self.clock_hz,
-            "max_clock_hz": self.max_clock_hz,
-            "memory_clock_hz": self.memory_clock_hz,
-            "power_w": self.power_w,
-            "temperature_c": self.temperature_c,
-            "throttle_reasons": list(self.throttle_reasons),
-            "neighbours": list(self.neighbours),
-            "load_average": self.load_average,
-            "threads": self.threads,
-        }
+    source: str
+    """``host``, or the id of a device."""
+    target: str
+    is_pinned: bool | None
+    """Whether the host's memory is page-locked; None between devices."""
+    is_both_ways: bool
+    kernels: tuple[Kernel, ...]
 
 
 class Marker(Protocol):
-    """A tiny operation queued behind everything that was submitted before it."""
+    """A tiny operation queued behind everything that was submitted before it.
+
+    A marker may have a method ``since(moment_s)``, which tells it that its thread submitted nothing from that moment
+    until it was made: a device that had nothing to do then was there as early.
+    """
 
     def finished_s(self) -> float:
-        """Wait until the device has reached the marker; when that was, on the backend's clock."""
+        """Wait until the device has reached the marker; when that was, on the backend's clock.
+
+        Where that can only be bounded, the earliest moment that is possible.
+        """
         ...
 
 
@@ -104,6 +98,8 @@ class Trace:
     traffic: Traffic
     outputs: Any = None
     device_ids: tuple[str, ...] = ()
+    bytes_by_device: tuple[tuple[str, float], ...] = ()
+    """Of what was there before the step and had to be read: on which device it lies. Empty where that is not known."""
     context_room: int | None = None
     """Tokens that still fit into a static cache seen in the step; None when no such cache was seen."""
     surveyor: Surveyor | None = None
@@ -193,7 +189,11 @@ class Backend(Protocol):
         ...
 
     def conditions(self, device: Device) -> Conditions:
-        """Clocks, power, neighbours: whatever can be read cheaply."""
+        """Clocks, power, neighbours: whatever can be read within a millisecond or so, and never an error.
+
+        Where a driver does not answer the fields stay None. Readings are taken around a measurement and between its
+        blocks; of a device that works beside the host also while blocks run, from a thread of their own.
+        """
         ...
 
 
@@ -227,6 +227,43 @@ class WatchedEvents:
     elapsed: str
     """Method of the start event that takes the end event and returns the time between the two."""
     seconds_per_unit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterReading:
+    """One reading of a counter: it was taken between two moments of the backend's clock, and may be older still."""
+
+    before_s: float
+    after_s: float
+    held: Any = field(compare=False)
+    """Whatever the counter needs to compare it with another one."""
+
+
+class TrafficCounter(Protocol):
+    """A device's own count of what moves through its memory: reads and writes, of everybody, none from cache.
+
+    A backend may have a method ``traffic_counter(device) -> TrafficCounter | None``; like `public_clocks` it is no
+    part of `Backend`. None where the device has no counter. No method raises because the device refuses an answer.
+    """
+
+    source: str
+    """Which counter this is, as text."""
+    refresh_s: float
+    """A reading may be that old: the device does not renew it more often."""
+    step_bytes_per_s: float
+    """What the rate between two readings may be off by, because it comes in steps."""
+
+    def settle(self) -> None:
+        """Wait until a reading holds everything that moved before."""
+        ...
+
+    def read(self) -> CounterReading | None:
+        """A reading now, which costs little; None when it is refused."""
+        ...
+
+    def bytes_per_s(self, first: CounterReading, second: CounterReading) -> float | None:
+        """The mean rate between two readings, in the counter's own unit; None when it is refused."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_roofline.checks.evidence import Evidence, Finding, Kind, Sample
 from pytest_roofline.device import Device
 from pytest_roofline.roofline import Ceiling, Interval
+from pytest_roofline.stream_figures import StreamFigures
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.units import format_bytes, format_fraction, format_rate, format_seconds
 from pytest_roofline.verdict import Verdict
@@ -145,6 +146,10 @@ class Result:
     conditions: dict[str, Any] = field(default_factory=dict)
     outputs: Any = field(default=None, compare=False)
     """What the last pass returned."""
+    stream: StreamFigures | None = field(default=None, compare=False)
+    """Of `roofline.stream`: every request, and the figures made of them."""
+    aggregate: Result | None = field(default=None, compare=False)
+    """Of `roofline.stream`: all users together, judged by itself."""
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.label} on {self.device.id}: {self.verdict.outcome}, {self.fraction!r}>"
@@ -167,6 +172,7 @@ class Result:
             "fraction_high": self.verdict.bounds.high if self.verdict.bounds else None,
             "at_least": self.verdict.at_least,
             "at_most": self.verdict.at_most,
+            "allowed": list(self.verdict.allowed),
             "mbu": self.mbu,
             "step_s": self.step_s,
             "fixed_s": self.fixed_s,
@@ -189,12 +195,14 @@ class Result:
                     "ruler_after_bytes_per_s": sample.ruler_after_bytes_per_s,
                     "fraction": sample.fraction,
                     "context": sample.context,
+                    "conditions": sample.conditions.to_dict() if sample.conditions else None,
                 }
                 for sample in self.samples
             ],
             "conditions": dict(self.conditions),
             "notes": list(self.notes),
             "not_checked": list(self.not_checked),
+            "stream": self.stream.to_dict() if self.stream else None,
         }
         cleaned = plain(record)
         if not isinstance(cleaned, dict):  # pragma: no cover - a dict stays a dict
@@ -235,6 +243,8 @@ def explain_fraction(
             f": {format_rate(rate)} of {format_rate(allowed)} {unit}, "
             f"{format_bytes(ceiling.traffic.bytes_per_pass)} per pass"
         )
+        if ceiling.spill_s:
+            text += f" ({format_bytes(ceiling.traffic.spilled_bytes_per_pass)} of them over the link)"
     if step_s is not None:
         text += f" in {format_seconds(step_s)}"
     if bounds.high > bounds.low:

@@ -3,6 +3,8 @@
 ::
 
     step floor   = max(bytes / bandwidth, FLOPs / peak)                      seconds per pass
+                   bytes outside of the device's memory come through the spill path: its time is added (layers one
+                   after another), or overlaps that of the memory
     ceiling      = tokens per pass x batch / step floor                      tokens per second
     ridge point  = peak / bandwidth                                          FLOP per byte
 
@@ -37,6 +39,11 @@ class Rates:
     def best_bytes_per_s(self) -> float:
         """The largest of the four: no single pattern is an upper bound."""
         return max(self.read_bytes_per_s, self.copy_bytes_per_s, self.write_bytes_per_s, self.triad_bytes_per_s)
+
+
+def moved_s(memory_s: float, spill_s: float, *, is_overlapped: bool) -> float:
+    """Seconds to move what lies in memory and what comes through the spill path: in turn, or at the same time."""
+    return max(memory_s, spill_s) if is_overlapped else memory_s + spill_s
 
 
 def mixed_bytes_per_s(rates: Rates, written_share: float) -> float:
@@ -101,6 +108,11 @@ class Ceiling:
     peak_source: str | None = None
     batch: int = 1
     tokens_per_pass: float = 1.0
+    spill_bytes_per_s: float | None = None
+    """The path that the spilled bytes of the traffic come through; None: they count as the device's own."""
+    spill_source: str | None = None
+    is_overlapped: bool = False
+    """Whether spilled and local bytes are read at the same time; else one after the other."""
 
     def __post_init__(self) -> None:
         if not self.bandwidth_bytes_per_s > 0:
@@ -111,6 +123,8 @@ class Ceiling:
             raise RooflineUsageError(f"tokens_per_pass is {self.tokens_per_pass}; it must be positive")
         if self.peak_flops_per_s is not None and not self.peak_flops_per_s > 0:
             raise RooflineUsageError(f"a ceiling needs a positive peak or none, not {self.peak_flops_per_s} FLOP/s")
+        if self.spill_bytes_per_s is not None and not self.spill_bytes_per_s > 0:
+            raise RooflineUsageError(f"a spill path needs a positive rate, not {self.spill_bytes_per_s} bytes/s")
         if not self.step_s > 0 and math.isfinite(self.bandwidth_bytes_per_s):
             raise RooflineUsageError(
                 f"{self.traffic.bytes_per_pass:g} bytes per pass and no peak for its arithmetic: nothing bounds this "
@@ -119,8 +133,20 @@ class Ceiling:
 
     @property
     def memory_s(self) -> float:
-        """Seconds to move the bytes of a pass."""
-        return self.traffic.bytes_per_pass / self.bandwidth_bytes_per_s
+        """Seconds to move the bytes of a pass that lie in the device's memory."""
+        traffic = self.traffic
+        own = traffic.bytes_per_pass if self.spill_bytes_per_s is None else traffic.resident_bytes_per_pass
+        return own / self.bandwidth_bytes_per_s
+
+    @property
+    def spill_s(self) -> float:
+        """Seconds to move what lies elsewhere through the spill path; 0 where nothing does."""
+        return self.traffic.spilled_bytes_per_pass / self.spill_bytes_per_s if self.spill_bytes_per_s else 0.0
+
+    @property
+    def moved_s(self) -> float:
+        """Seconds to move all of it, in turn or at the same time."""
+        return moved_s(self.memory_s, self.spill_s, is_overlapped=self.is_overlapped)
 
     @property
     def compute_s(self) -> float:
@@ -132,12 +158,19 @@ class Ceiling:
     @property
     def step_s(self) -> float:
         """The floor of a pass, in seconds."""
-        return max(self.memory_s, self.compute_s)
+        return max(self.moved_s, self.compute_s)
+
+    def floor_s(self, bandwidth_bytes_per_s: float) -> float:
+        """The floor of a pass where the device's memory moves so much at this very minute."""
+        memory_s = self.memory_s * self.bandwidth_bytes_per_s / bandwidth_bytes_per_s
+        return max(moved_s(memory_s, self.spill_s, is_overlapped=self.is_overlapped), self.compute_s)
 
     @property
     def bound(self) -> Bound:
         """Which resource sets the floor."""
-        return "compute" if self.compute_s > self.memory_s else "memory"
+        if self.compute_s > self.moved_s:
+            return "compute"
+        return "link" if self.spill_s > self.memory_s else "memory"
 
     @property
     def ridge_point(self) -> float | None:
@@ -167,6 +200,11 @@ class Ceiling:
             "arithmetic_intensity": self.traffic.arithmetic_intensity,
             "ridge_point": self.ridge_point,
             "bound": self.bound,
+            "spill_bytes_per_pass": self.traffic.spilled_bytes_per_pass if self.spill_bytes_per_s else 0.0,
+            "spill_bytes_per_s": self.spill_bytes_per_s,
+            "spill_source": self.spill_source,
+            "spill_s": self.spill_s,
+            "is_overlapped": self.is_overlapped,
             "step_floor_s": self.step_s,
             "ceiling_tokens_per_s": self.tokens_per_s,
             "ceiling_tokens_per_s_per_user": self.tokens_per_s_per_user,

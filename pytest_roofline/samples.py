@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.roofline import Interval
@@ -20,6 +21,11 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def between(before: float, after: float) -> float:
+    """The harmonic mean of two rates: what both did together, each for the same work. 0 when either is."""
+    return 2 / (1 / before + 1 / after) if before > 0 and after > 0 else 0.0
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -42,6 +48,52 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
         rank += 1
     cut = max(0, rank - 1)
     return Interval(low=ordered[cut], high=ordered[count - 1 - cut])
+
+
+@cache
+def sequential_cut(count: int, error: float) -> int | None:
+    """How many of `count` samples may be cut at each end when the interval is looked at after *every* sample.
+
+    None while even the extremes cannot be trusted that far. With the cut, the chance that a look, however late, ever
+    leaves the true median out on one side is at most `error`, whatever the distribution, for independent samples.
+
+    By Ville's inequality for a bet against "half of the samples lie below m": half of the stake goes on "all of them
+    do", half evenly over every share p from 1/2 to 1. With k of n samples below, the second half is worth
+    ``2**(n+1) * P(Binomial(n+1, 1/2) <= k) / ((n+1) * C(n, k))`` (Robbins, "Statistical methods related to the law of
+    the iterated logarithm", 1970); whoever would win ``1 / error`` by it may stop.
+    """
+    cut = None
+    shares = 2 ** (count + 1) - 1  # outcomes of count + 1 tosses with at most `below` heads
+    for wrong in range(count // 2):
+        below = count - wrong
+        worth = shares / ((count + 1) * math.comb(count, below)) + (2**count if wrong == 0 else 0)
+        if worth / 2 < 1 / error:
+            break
+        cut = wrong
+        shares -= math.comb(count + 1, below)
+    return cut
+
+
+def sequential_interval(values: Sequence[float], error: float) -> Interval:
+    """The interval of the median that stays true under looking after every sample: see `sequential_cut`.
+
+    Before the first sample at which a look could end anything, the extremes: nobody has looked until then.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    if not count:
+        raise RooflineUsageError("an interval of no samples is not defined")
+    cut = sequential_cut(count, error) or 0
+    return Interval(low=ordered[cut], high=ordered[count - 1 - cut])
+
+
+def outliers(values: Sequence[float], distance: float = 5.0) -> list[float]:
+    """Values further from the median than so many median absolute deviations, and than 10 % of it; never dropped."""
+    if not values:
+        return []
+    middle = median(values)
+    scatter = median([abs(value - middle) for value in values])
+    return [value for value in values if abs(value - middle) > max(distance * scatter, 0.1 * abs(middle))]
 
 
 def enough_samples(count: int, confidence: float = 0.95) -> bool:

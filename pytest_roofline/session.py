@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_roofline.backends import Backends
 from pytest_roofline.checks.evidence import DRIVER_SLACK, MEASURED_SLACK, SHEET_SLACK, Limit
 from pytest_roofline.checks.identity import AGREEMENT
 from pytest_roofline.device import Device
-from pytest_roofline.errors import DeviceUnavailable, MeasurementError
+from pytest_roofline.errors import DeviceUnavailable, InconclusiveMeasurement
 from pytest_roofline.protocol import Backend
 from pytest_roofline.settings import matches
+from pytest_roofline.shortage import shortage
+from pytest_roofline.turnstile import Turnstile
 from pytest_roofline.units import format_bytes_per_s
 
 if TYPE_CHECKING:
+    from pytest_roofline.calibration import Calibrated
     from pytest_roofline.probe import Probe
+    from pytest_roofline.probe_record import ProbeRecords
 
 
 class Session:
-    """What measurements of one process share. Nothing is measured or imported before it is asked for."""
+    """What measurements of one process share. Nothing is measured or imported before it is asked for.
+
+    `turnstile` holds devices against other processes. `run_id`: the same in all workers of one test run, which then
+    share the probe of a device; None where there are no others.
+    """
 
     def __init__(
         self,
@@ -32,13 +38,16 @@ class Session:
         added_backends: Iterable[Backend] = (),
         specs_paths: Sequence[str] = (),
         on_probe: Callable[[Probe], None] | None = None,
-        lock_folder: str | None = None,
+        turnstile: Turnstile | None = None,
+        run_id: str | None = None,
     ) -> None:
         self.backends = Backends(added_backends, specs_paths=specs_paths)
         self._on_probe = on_probe
         self._probes: dict[str, Probe] = {}
-        self._held: set[str] = set()
-        self._lock_folder = lock_folder
+        self._counters: dict[str, Calibrated | None] = {}
+        self._found: dict[str, Device] = {}
+        self._turnstile = turnstile or Turnstile()
+        self._run_id = run_id
 
     # -- devices ------------------------------------------------------------------------------------------------
 
@@ -59,13 +68,17 @@ class Session:
         if not any(not device.is_cpu for device in devices) and (wanted is None or matches_no_cpu(wanted)):
             self._import_torch_for_a_gpu(wanted)
             devices = self.devices()
-        if wanted is None:
-            return devices[0]
         for device in devices:
-            if matches(wanted, device):
+            if wanted is None or matches(wanted, device):
+                self._found[device.id] = device
                 return device
         here = ", ".join(f"{device.id} ({device.name})" for device in devices)
         raise DeviceUnavailable(f"no device here matches {wanted!r}; here are: {here}")
+
+    def lost_devices(self) -> tuple[Device, ...]:
+        """Devices that were found earlier in this session and are not here any more."""
+        here = {device.id for device in self.devices()}
+        return tuple(device for name, device in self._found.items() if name not in here)
 
     def _import_torch_for_a_gpu(self, wanted: str | None) -> None:
         """No framework has a device: let torch look, where it is installed and the driver says there is a GPU."""
@@ -93,23 +106,44 @@ class Session:
     # -- figures of a device ------------------------------------------------------------------------------------
 
     def probe(self, device: Device) -> Probe:
-        """The device's probe, measured on first use and remembered for the session."""
+        """The device's probe, measured on first use by one worker of the run, and remembered for the session."""
         key = device.key
         if key not in self._probes:
-            from pytest_roofline.probe import probe_device
-
             with self.lock(device):
-                try:
-                    probe = probe_device(device, self.backends_of(device))
-                except MemoryError as error:
-                    raise MeasurementError(
-                        f"the probe of {device.id} found no memory for its buffers ({error}); free some, or use "
-                        "another device with --roofline-device"
-                    ) from error
+                probe = self._probe_of_run(device)
             self._probes[key] = probe
             if self._on_probe is not None:
                 self._on_probe(probe)
         return self._probes[key]
+
+    def _probe_of_run(self, device: Device) -> Probe:
+        """What another worker of this run has measured, else our own measurement, left for the others."""
+        from pytest_roofline.probe import probe_device
+
+        backends = self.backends_of(device)
+        records = self._records()
+        if records is not None and (found := records.read(device, backends)) is not None:
+            return found
+        try:
+            probe = probe_device(device, backends)
+        except MemoryError as error:
+            reason = str(error) or "out of memory"
+            raise InconclusiveMeasurement(
+                shortage(device, backends, largest_bytes=0.0, knee_bytes=0.0, reasons=[reason])
+            ) from error
+        if records is not None:
+            records.write(probe, backends)
+        return probe
+
+    def _records(self) -> ProbeRecords | None:
+        if self._run_id is None:
+            return None
+        from pytest_roofline.probe_record import ProbeRecords
+
+        try:
+            return ProbeRecords(folder=self._turnstile.folder(), run_id=self._run_id)
+        except OSError:
+            return None
 
     def limit(self, device: Device) -> Limit:
         """The largest credible bandwidth: bus width x clock, else the datasheet, else the best of all probes.
@@ -146,35 +180,32 @@ class Session:
             is_measured=True,
         )
 
+    def counter(self, device: Device) -> Calibrated | None:
+        """The device's own count of its memory traffic, calibrated on first use; None where it does not hold."""
+        key = device.key
+        if key not in self._counters:
+            from pytest_roofline.calibration import calibrate
+
+            probe = self.probe(device)
+            with self.lock(device):
+                found = (calibrate(device, backend, probe) for backend in self.backends_of(device))
+                self._counters[key] = next((counter for counter in found if counter is not None), None)
+        return self._counters[key]
+
     # -- one judge per device -----------------------------------------------------------------------------------
 
     @contextmanager
     def lock(self, device: Device) -> Iterator[None]:
         """Hold the device against other workers and processes; re-entrant within this session.
 
-        The lock is a file lock of the operating system, so a holder that dies frees it. Where no lock file can be
-        made, nothing is held.
+        A device that exists in this process alone (a fake) needs no lock.
         """
-        key = re.sub(r"[^A-Za-z0-9_.-]+", "-", device.key)
-        if key in self._held or device.kind == "fake":
+        drivers = (backend for backend in self.backends.loaded() if backend.name == device.backend)
+        if any(getattr(backend, "is_private", False) for backend in drivers):
             yield
             return
-        from filelock import FileLock
-
-        folder = self._lock_folder or os.path.join(tempfile.gettempdir(), f"pytest-roofline-{_user()}")
-        try:
-            os.makedirs(folder, exist_ok=True)
-            lock = FileLock(os.path.join(folder, f"{key}.lock"))
-            lock.acquire()
-        except OSError:
-            yield  # nowhere to put a lock file: measuring alone is then up to whoever starts the tests
-            return
-        self._held.add(key)
-        try:
+        with self._turnstile.hold(device):
             yield
-        finally:
-            self._held.discard(key)
-            lock.release()
 
 
 def _is_named_faster(device: Device, driver_rate: float) -> bool:
@@ -187,7 +218,3 @@ def _is_named_faster(device: Device, driver_rate: float) -> bool:
 def matches_no_cpu(wanted: str) -> bool:
     """Whether a device pattern asks for something that is not the CPU."""
     return not wanted.lower().startswith("cpu")
-
-
-def _user() -> Any:
-    return os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")

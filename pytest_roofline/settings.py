@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_roofline.checks.evidence import CHECK_NAMES
 from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.stopping import DEFAULT as DEFAULT_STOPPING
 
 Mode = Literal["auto", "off", "require"]
 Policy = Literal["skip", "fail", "pass"]
@@ -72,16 +76,46 @@ def parse_budget(value: object, where: str) -> Budget | None:
 
 
 def parse_allow(value: object, where: str) -> frozenset[str]:
-    """Names of checks that may not decide; an unknown one is an error that lists the known ones."""
+    """Names of checks that may not decide, as a tuple or as text with commas; an unknown one is an error.
+
+    The error lists the names that are nearest to it, and all of them.
+    """
     names = (
-        [value] if isinstance(value, str) else list(value) if isinstance(value, (tuple, list, set, frozenset)) else None
+        [name.strip() for name in value.split(",") if name.strip()]
+        if isinstance(value, str)
+        else list(value)
+        if isinstance(value, (tuple, list, set, frozenset))
+        else None
     )
     if names is None:
         raise RooflineUsageError(f"{where}: allow is {value!r}; give a tuple of names of checks")
     unknown = sorted(str(name) for name in names if name not in CHECK_NAMES)
     if unknown:
-        raise RooflineUsageError(f"{where}: no check is named {', '.join(unknown)}; known: {', '.join(CHECK_NAMES)}")
+        near = list(dict.fromkeys(name for word in unknown for name in get_close_matches(word, CHECK_NAMES, n=2)))
+        nearest = f"did you mean {' or '.join(near)}? " if near else ""
+        raise RooflineUsageError(
+            f"{where}: no check is named {', '.join(unknown)}; {nearest}known: {', '.join(CHECK_NAMES)}"
+        )
     return frozenset(names)
+
+
+def whole_number(name: str, value: Any, least: int, most: int = sys.maxsize) -> int | None:
+    """An argument that is a whole number in these bounds; None stays None. RooflineUsageError that names it."""
+    if value is None:
+        return None
+    if not isinstance(value, (bool, str, bytes)) and hasattr(value, "__index__"):
+        value = operator.index(value)  # also the integers of numpy
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"{least} or more" if most == sys.maxsize else f"from {least} to {most:,}"
+        raise RooflineUsageError(f"{name} is {value!r:.60}; it must be a whole number, {bounds}")
+    return value
+
+
+def positive_seconds(name: str, value: Any) -> float:
+    """An argument that is a positive, finite number of seconds. RooflineUsageError that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise RooflineUsageError(f"{name} is {value!r}; it must be a positive number of seconds")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +129,8 @@ class Settings:
     is_budget_explicit: bool = False
     """Whether `at_least` came from a marker, so that a test without any result is an error."""
     max_time_s: float = MAX_TIME_S
+    stopping: str = DEFAULT_STOPPING
+    """Name of the criterion that ends a measurement, see `stopping`."""
     inconclusive: Policy = "skip"
     allow: frozenset[str] = field(default_factory=frozenset)
     specs: tuple[str, ...] = ()

@@ -1,26 +1,75 @@
-"""When is a measurement over, and what may be concluded? Three verbs: add, finished, interval.
+"""When is a measurement over, and what may be concluded? A criterion has three verbs: add, is_finished, decide.
 
-The default stops as soon as the interval of the fraction clears the budget on either side, or is narrow enough where
-no budget is known. It never takes the best sample and never starts again.
+Criteria go by name (`CRITERIA`, ``--roofline-stopping``), some with a figure behind a colon:
+
+    decided         until the interval of the fraction clears the budget on either side; without a budget as `precision`
+    precision:0.02  until the interval is within this part of the median on either side, whatever is asked for
+    fixed:30        after so many samples
+
+None of them takes the best sample, throws one away or starts again, and none of them decides about a result: it says
+where the median lies, and the court does the rest. Time that runs out ends every one of them early.
 """
 
 from __future__ import annotations
 
-from pytest_roofline.roofline import Interval
-from pytest_roofline.samples import enough_samples, median, median_interval
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import inf
+from types import MappingProxyType
+from typing import Protocol
 
-EARLY_CONFIDENCE = 0.99
-"""Looking after every sample and stopping at the first clear one needs a stricter interval than one look."""
-LEAST_SAMPLES = 8
-NARROW = 0.02
+from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.roofline import Interval
+from pytest_roofline.samples import median, median_interval, sequential_cut, sequential_interval
+
+ERROR = 0.005
+"""Chance that the interval ever leaves out the true median on one side, all looks together."""
+LEAST_SAMPLES = next(count for count in range(1, 100) if sequential_cut(count, ERROR) is not None)
+"""The first look that can end anything."""
+PRECISION = 0.02
+FIXED_SAMPLES = 30
 MOST_SAMPLES = 200
 
 
-class UntilDecided:
-    """Add fractions until their median's interval clears `at_least` (and `at_most`), or is within 2 %."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the samples carry so far."""
 
-    def __init__(self, at_least: float | None = None, at_most: float | None = None) -> None:
+    interval: Interval | None
+    """Where the median of the fraction lies; None before the first sample."""
+    is_reached: bool
+    """Whether the criterion got what it waited for, rather than ran out of samples."""
+
+
+class Criterion(Protocol):
+    """Three verbs. `add` takes every sample there is, in order."""
+
+    def add(self, fraction: float) -> None:
+        """Take one more sample; none is ever thrown away."""
+        ...
+
+    def is_finished(self) -> bool:
+        """Whether more samples would not change what can be said."""
+        ...
+
+    def decide(self) -> Decision:
+        """What can be said now: after `is_finished`, or when time or room is over before that."""
+        ...
+
+
+class UntilDecided:
+    """Until the median's interval clears `at_least` (and `at_most`); without either, until it is within `precision`.
+
+    The interval is one that may be looked at after every sample (`sequential_interval`), so stopping at the first
+    clear one does not raise the chance of being wrong: 0.5 % on either side, where the true median is the budget.
+    """
+
+    def __init__(
+        self, at_least: float | None = None, at_most: float | None = None, precision: float = PRECISION
+    ) -> None:
         self._budgets = [budget for budget in (at_least, at_most) if budget is not None]
+        self._precision = precision
         self._fractions: list[float] = []
 
     def add(self, fraction: float) -> None:
@@ -28,17 +77,101 @@ class UntilDecided:
         self._fractions.append(fraction)
 
     def is_finished(self) -> bool:
-        """Whether more samples would not change what can be said."""
-        count = len(self._fractions)
-        if count >= MOST_SAMPLES:
-            return True
-        if count < LEAST_SAMPLES or not enough_samples(count, EARLY_CONFIDENCE):
+        """Whether more samples would not change what can be said, or there are 200 of them."""
+        return len(self._fractions) >= MOST_SAMPLES or self._is_reached()
+
+    def decide(self) -> Decision:
+        """The interval, and whether it clears what it is held against."""
+        if not self._fractions:
+            return Decision(interval=None, is_reached=False)
+        return Decision(interval=sequential_interval(self._fractions, ERROR), is_reached=self._is_reached())
+
+    def _is_reached(self) -> bool:
+        if sequential_cut(len(self._fractions), ERROR) is None:
             return False
-        interval = median_interval(self._fractions, EARLY_CONFIDENCE)
+        interval = sequential_interval(self._fractions, ERROR)
         if self._budgets:
             return all(interval.clears(budget) is not None for budget in self._budgets)
-        return interval.high - interval.low <= 2 * NARROW * median(self._fractions)
+        middle = median(self._fractions)
+        return middle < inf and max(interval.high - middle, middle - interval.low) <= self._precision * middle
 
-    def interval(self) -> Interval | None:
-        """Where the median lies, with 95 % confidence; None before the first sample."""
-        return median_interval(self._fractions) if self._fractions else None
+
+class FixedCount:
+    """After so many samples, whatever they are; one look at the end, so a plain interval of 99 % does."""
+
+    def __init__(self, count: int = FIXED_SAMPLES) -> None:
+        self._count = count
+        self._fractions: list[float] = []
+
+    def add(self, fraction: float) -> None:
+        """Take one more sample; none is ever thrown away."""
+        self._fractions.append(fraction)
+
+    def is_finished(self) -> bool:
+        """Whether there are that many."""
+        return len(self._fractions) >= self._count
+
+    def decide(self) -> Decision:
+        """The interval of all of them."""
+        if not self._fractions:
+            return Decision(interval=None, is_reached=False)
+        return Decision(interval=median_interval(self._fractions, 1 - 2 * ERROR), is_reached=self.is_finished())
+
+
+Factory = Callable[[float | None, float | None, float | None], Criterion]
+"""``factory(at_least, at_most, figure)``; `figure` is what stands behind the colon, None without one."""
+
+
+def _decided(at_least: float | None, at_most: float | None, _figure: float | None) -> Criterion:
+    return UntilDecided(at_least, at_most)
+
+
+def _precise(_at_least: float | None, _at_most: float | None, figure: float | None) -> Criterion:
+    return UntilDecided(precision=PRECISION if figure is None else figure)
+
+
+def _fixed(_at_least: float | None, _at_most: float | None, figure: float | None) -> Criterion:
+    return FixedCount(FIXED_SAMPLES if figure is None else int(figure))
+
+
+CRITERIA: Mapping[str, Factory] = MappingProxyType({"decided": _decided, "precision": _precise, "fixed": _fixed})
+"""Every criterion by its name."""
+DEFAULT = "decided"
+
+
+def parse_stopping(value: object, where: str) -> tuple[str, float | None]:
+    """Name and figure of a criterion from its text; an unknown name or a figure that makes no sense is an error."""
+    name, colon, text = str(value).strip().partition(":")
+    if name not in CRITERIA:
+        near = get_close_matches(name, CRITERIA, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise RooflineUsageError(
+            f"{where}: no stopping criterion is named {name!r}; {hint}known: {', '.join(CRITERIA)}"
+        )
+    if not colon:
+        return name, None
+    try:
+        figure = float(text)
+    except ValueError:
+        figure = -1.0
+    if name == "precision" and 0 < figure < 1:
+        return name, figure
+    if name == "fixed" and 1 <= figure <= 1_000_000 and figure == int(figure):
+        return name, figure
+    expected = {
+        "precision": "precision:0.02 is within 2 % (a number above 0 and under 1)",
+        "fixed": "fixed:30 is 30 samples (a whole number, 1 or more)",
+    }.get(name, f"{name} takes no figure")
+    raise RooflineUsageError(f"{where}: {value!r} is no stopping criterion: {expected}")
+
+
+def checked_stopping(value: object, where: str) -> str:
+    """The text, if it names a criterion; RooflineUsageError otherwise."""
+    parse_stopping(value, where)
+    return str(value).strip()
+
+
+def criterion_named(text: str, at_least: float | None = None, at_most: float | None = None) -> Criterion:
+    """A fresh criterion by its name, for a result with these budgets; RooflineUsageError for an unknown name."""
+    name, figure = parse_stopping(text, "stopping")
+    return CRITERIA[name](at_least, at_most, figure)

@@ -223,16 +223,16 @@ class Sweeper:
         ratios: dict[int, list[float]] = {}
         plateaus: list[float] = []
         beside: list[tuple[float, float]] = []
-        standings: dict[str, list[float]] = {}
+        # By entrant: two backends may have kernels of one name.
+        standings: list[list[float]] = [[] for _ in self.companions]
         for number in range(_ROUNDS):
             needed_s = sum(entrant.window_s for entrant in (*self.runners.values(), *self.companions))
             if number >= _LEAST_ROUNDS and not self.has_time(needed_s):
                 break
             rates = {size: runner.run() for size, runner in self.runners.items()}
-            for companion in self.companions:
-                rate = companion.run()
-                beside.append((companion.kernel.working_set_bytes, rate))
-                standings.setdefault(companion.name, []).append(rate)
+            for companion, standing in zip(self.companions, standings, strict=True):
+                standing.append(companion.run())
+                beside.append((companion.kernel.working_set_bytes, standing[-1]))
             plateaus.append(sum(rates[size] for size in top) / len(top))
             for size, rate in rates.items():
                 ratios.setdefault(size, []).append(rate / plateaus[-1])
@@ -273,12 +273,13 @@ class Sweeper:
                 ),
                 *beside,
             ),
-            favourite=max(
-                standings,
-                key=lambda name: median(one / other for one, other in zip(standings[name], plateaus, strict=True)),
-                default=None,
-            ),
+            favourite=self._favourite(standings, plateaus),
         )
+
+    def _favourite(self, standings: Sequence[Sequence[float]], plateaus: Sequence[float]) -> str | None:
+        """The companion that did best against the largest sets of the same round."""
+        ranks = [median(one / other for one, other in zip(rates, plateaus, strict=True)) for rates in standings]
+        return self.companions[ranks.index(max(ranks))].name if ranks else None
 
     def _look_again(self, top: Sequence[int]) -> dict[int, list[float]]:
         """Rates of the two largest sets against their mean, in alternations of their own.

@@ -42,6 +42,8 @@ class Traffic:
     repeated_bytes_per_pass: float = 0.0
     """Bytes read again within the pass (a draft model run four times); how many of them come from memory, a cache
     decides. In no other figure."""
+    spilled_bytes_per_pass: float = 0.0
+    """The part of `bytes_per_pass` that lies outside of the device's memory and comes through the spill path."""
     extra_bytes_per_pass: float = 0.0
     extra: tuple[tuple[str, float], ...] = ()
     """Named parts of the extra bytes, largest first: ``("KV cache copied each step", 1.2e9)``."""
@@ -75,6 +77,11 @@ class Traffic:
             value = getattr(self, name)
             if value is not None and (not math.isfinite(value) or value < 0):
                 raise RooflineUsageError(f"traffic: {name} is {value}; it must be a finite number, 0 or more")
+        if not 0 <= self.spilled_bytes_per_pass <= self.bytes_per_pass * (1 + 1e-9):
+            raise RooflineUsageError(
+                f"traffic: spilled_bytes_per_pass is {self.spilled_bytes_per_pass}; it must be a part of the "
+                f"{self.bytes_per_pass:g} bytes per pass"
+            )
         if self.bytes_per_pass <= 0 and not self.flops_per_pass:
             raise RooflineUsageError(
                 f"traffic: {self.bytes_per_pass:g} bytes per pass: a ceiling needs a positive number of bytes "
@@ -87,11 +94,16 @@ class Traffic:
         return self.bytes_per_pass if self.working_set_bytes is None else self.working_set_bytes
 
     @property
+    def resident_bytes_per_pass(self) -> float:
+        """The bytes of a pass that lie in the device's own memory."""
+        return max(0.0, self.bytes_per_pass - self.spilled_bytes_per_pass)
+
+    @property
     def written_share(self) -> float:
-        """Share of the traffic that is written, 0 to 1."""
-        if self.bytes_per_pass <= 0:
+        """Share of the device's own traffic that is written, 0 to 1."""
+        if self.resident_bytes_per_pass <= 0:
             return 0.0
-        return min(1.0, self.written_bytes_per_pass / self.bytes_per_pass)
+        return min(1.0, self.written_bytes_per_pass / self.resident_bytes_per_pass)
 
     @property
     def arithmetic_intensity(self) -> float | None:
@@ -126,6 +138,7 @@ class Traffic:
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "written_bytes_per_pass": self.written_bytes_per_pass,
             "repeated_bytes_per_pass": self.repeated_bytes_per_pass,
+            "spilled_bytes_per_pass": self.spilled_bytes_per_pass,
             "extra_bytes_per_pass": self.extra_bytes_per_pass,
             "extra": [[name, value] for name, value in self.extra],
             "flops_per_pass": self.flops_per_pass,
@@ -138,6 +151,19 @@ class Traffic:
             "is_closed": self.is_closed,
             "notes": list(self.notes),
         }
+
+
+def offloaded(traffic: Traffic, share: float) -> Traffic:
+    """The same pass with this share (0 to 1) of its weights outside of the device's memory.
+
+    Where the weights are not known apart, everything but KV cache and writes is taken for them.
+    """
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise RooflineUsageError(f"offload is {share!r}; a share of the weights from 0 to 1 is needed")
+    weights = traffic.weight_bytes_per_pass
+    if weights is None:
+        weights = max(0.0, traffic.bytes_per_pass - traffic.kv_bytes_per_pass - traffic.written_bytes_per_pass)
+    return replace(traffic, spilled_bytes_per_pass=share * weights)
 
 
 BLIND_RATIO = 20

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pytest_roofline.amounts import Amounts, find_amounts
-from pytest_roofline.bench import Bench, HotGauge, budgets_for, clocks_of, fraction_of, mbu_of, neighbours_share
+from pytest_roofline.amounts import Amounts, find_amounts, generated_ids
+from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu_of, spill_remark
+from pytest_roofline.calibration import count_passes, place_of
 from pytest_roofline.checks import CHECKS, Check
-from pytest_roofline.checks.ceiling import memory_bytes
-from pytest_roofline.checks.evidence import Evidence, Kind
+from pytest_roofline.checks.ceiling import closed_pass_s, memory_bytes
+from pytest_roofline.checks.counted import Counted
+from pytest_roofline.checks.evidence import Clocks, Evidence, Kind
+from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
 from pytest_roofline.compile_logs import CompileLogs
+from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.eviction import SeparateLoop, cold_loop, rotated_bytes
 from pytest_roofline.ledger import tokens_of_a_pass
@@ -21,7 +27,7 @@ from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront,
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Result
 from pytest_roofline.settings import Settings
-from pytest_roofline.stopping import UntilDecided
+from pytest_roofline.stopping import criterion_named
 from pytest_roofline.units import format_bytes
 from pytest_roofline.verdict import judge
 from pytest_roofline.workproof import Proof, Question, WorkProof, completed, passes_kept, witness_of
@@ -48,7 +54,11 @@ class Job:
     is_hot: bool = False
     reference: Any = None
     tamper: bool = False
+    offload: float | None = None
+    """Share of the weights outside of the device's memory; None: by what the trace saw."""
+    is_overlapped: bool = False
     max_time_s: float = 10.0
+    stopping: str | None = None
 
     @property
     def is_kernel(self) -> bool:
@@ -92,6 +102,14 @@ class Trial:
             may_return_nothing=job.is_kernel,
         )
 
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """Leave the device drained, however this ends: a timeout may strike in the first pass or in the probe."""
+        with suppress(Exception) if kind is not None else nullcontext():  # what went wrong first is what counts
+            self.loop.drain()  # the device is the next test's now
+
     def look(self) -> Amounts:
         """Run the step once, untimed: its bytes, its outputs, its framework and its device."""
         job = self._job
@@ -118,22 +136,14 @@ class Trial:
 
     def judge(self, amounts: Amounts, bench: Bench) -> Result:
         """Time the loop against the bench's ruler and call the court."""
-        try:
-            result = self._judge(amounts, bench)
-        except BaseException:
-            with suppress(Exception):  # what went wrong first is what counts
-                self.loop.drain()
-            raise
-        self.loop.drain()  # the device is the next test's now
-        return result
-
-    def _judge(self, amounts: Amounts, bench: Bench) -> Result:
         job = self._job
         tokens_per_pass = tokens_of_a_pass(job.tokens_per_pass, amounts.outputs)
         budgets = budgets_for(self._settings, bench.device)
         notes = [*amounts.notes, *([budgets.note] if budgets.note else [])]
         loop: Any = self.loop
-        traffic, knee = amounts.traffic, bench.probe.cache_knee_bytes
+        placed, elsewhere = bench.placed(amounts.traffic, job.offload, amounts.elsewhere)
+        amounts = replace(amounts, traffic=placed)
+        traffic, knee = placed, bench.probe.cache_knee_bytes
         if job.is_kernel and not job.is_hot:
             traffic, loop, knee, note = self._cool(amounts, bench)
             notes += [note] if note else []
@@ -146,10 +156,14 @@ class Trial:
             tokens_per_pass=tokens_per_pass,
             is_hot=job.is_hot,
             is_prefill=job.kind == "prefill",
+            is_overlapped=job.is_overlapped,
         )
+        remark = spill_remark(ceiling)
+        notes += [remark] if remark else []
         clock = bench.backend.clock
-        begun, before = clock(), bench.backend.conditions(bench.device)
+        begun_s = clock()
         with (
+            ConditionWatch(bench.backend, bench.device) as watch,
             CompileLogs([self._backend]) as compiled,
             HotGauge(bench.probe) if job.is_hot else bench.ruler(traffic) as gauge,
         ):
@@ -162,14 +176,19 @@ class Trial:
                 deadline_s=clock() + (job.max_time_s if self._pass_s <= job.max_time_s else 0.0),
                 context=float(amounts.context),
                 compute_s=ceiling.compute_s,
-                criterion=UntilDecided(budgets.at_least, budgets.at_most),
+                spill_s=ceiling.spill_s,
+                is_overlapped=ceiling.is_overlapped,
+                criterion=criterion_named(job.stopping or self._settings.stopping, budgets.at_least, budgets.at_most),
                 keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
                 compilations=compiled.entries,
+                conditions=watch.since_last,
             ).run()
-        after = bench.backend.conditions(bench.device)
+        held = watch.stretch()
         if callable(job.tokens_per_pass) and self.loop.outputs is not None:
             tokens_per_pass = tokens_of_a_pass(job.tokens_per_pass, self.loop.outputs)
             ceiling = replace(ceiling, tokens_per_pass=tokens_per_pass)
+            if timing.last is not None:  # the ids of that very output: drafts are accepted anew in every pass
+                amounts = replace(amounts, ids_per_pass=generated_ids(timing.last.forced))
         has_ids = amounts.ids_per_pass is not None and not job.is_kernel
         evidence = Evidence(
             kind=job.kind,
@@ -185,25 +204,29 @@ class Trial:
             at_least=budgets.at_least,
             at_most=budgets.at_most,
             is_cache_hot=job.is_hot,
+            elsewhere=elsewhere,
             timed_out=timing.timed_out,
             tokens_claimed=tokens_per_pass * amounts.batch if has_ids and job.kind == "decode" else None,
             ids_seen=amounts.ids_per_pass if has_ids else None,
             batch=amounts.batch,
             tokens_per_pass=tokens_per_pass,
             peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
-            is_peak_limit_measured=bench.is_peak_limit_measured,
-            neighbours_share=neighbours_share(before, after, clock() - begun, bench.device.compute_units),
+            is_peak_limit_measured=bench.is_peak_limit_measured(ceiling),
+            neighbours_share=held.neighbours_share,
+            steal_share=held.steal_share,
+            neighbours=held.neighbours,
             cores=bench.device.compute_units if bench.device.is_cpu else None,
             probe_doubts=bench.doubts,
             probe_excess=bench.probe.excess,
             survey=None if amounts.surveyor is None else amounts.surveyor.survey(),
-            clocks=clocks_of(before, after, bench.device),
+            clocks=Clocks.of(held),
             identity=bench.identity,
             allow=self._settings.allow,
         )
-        evidence = self._confronted(evidence, loop, bench, timing)
+        evidence = self._confronted(bench.with_peak_again(evidence), loop, bench, timing)
+        evidence = replace(evidence, counted=self._counted(evidence, loop, bench, amounts, begun_s))
         proof = self._proof(amounts, timing)
-        return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof)
+        return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof, watch.to_dict())
 
     def _cool(self, amounts: Amounts, bench: Bench) -> tuple[Any, Any, float, str | None]:
         """Keep a kernel's caches cold: past four knees nothing is needed, inputs may rotate, else evict."""
@@ -236,6 +259,33 @@ class Trial:
         with bench.best_of_all() as best:
             return replace(evidence, confrontation=confront(loop, best, passes, needed))
 
+    def _counted(self, evidence: Evidence, loop: Any, bench: Bench, amounts: Amounts, begun_s: float) -> Counted | None:
+        """Some passes between two readings of the device's own counter, where it has one that could tell a difference.
+
+        Calls with something untimed before each are not counted: an eviction moves more than they do.
+        """
+        counter, pass_s = bench.counter, closed_pass_s(evidence)
+        has_spill = evidence.ceiling is not None and evidence.ceiling.spill_s > 0  # what comes over the link is counted
+        if counter is None or pass_s is None or loop is not self.loop or has_spill or not can_be_counted(evidence):
+            return None
+        count = partial(
+            count_passes,
+            self.loop,
+            counter,
+            pass_s=pass_s,
+            place=place_of(bench.device, amounts.device_ids),
+            clock=bench.backend.clock,
+            keep_back=passes_kept(self.loop),
+        )
+        counted = count(until_s=begun_s + self._job.max_time_s)
+        if counted is None or not is_clearly_fewer(evidence, counted):
+            return counted
+        # Before it speaks against anyone: once more, and is the counter itself still alive?
+        again = count(until_s=math.inf)
+        if again is None or not counter.still_holds():
+            return None
+        return max(counted, again, key=lambda one: one.most_bytes_per_pass)
+
     def _proof(self, amounts: Amounts, timing: Timing) -> Proof:
         """A few more passes, untimed, that show whether the output comes from them."""
         job = self._job
@@ -260,6 +310,7 @@ class Trial:
         notes: Sequence[str],
         amounts: Amounts,
         proof: Proof,
+        conditions: dict[str, Any],
     ) -> Result:
         verdict = judge(evidence, timing.fraction, self._checks)
         step_s = timing.step_s if timing.step_s is not None and timing.step_s > 0 else None
@@ -286,6 +337,6 @@ class Trial:
             elapsed_s=bench.backend.clock() - self._start,
             notes=(*notes, *timing.notes),
             not_checked=completed(amounts, proof),
-            conditions=bench.backend.conditions(bench.device).to_dict(),
+            conditions=conditions,
             outputs=self.loop.outputs,
         )

@@ -26,6 +26,8 @@ from pytest_roofline.samples import median
 from pytest_roofline.units import format_bytes, format_fraction, format_rate
 
 Outcome = Literal["passed", "failed", "inconclusive", "bogus"]
+ALLOWED = " (allowed, so it decides nothing)"
+"""How the message of a finding ends that would have decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Verdict:
     at_most: float | None = None
     bounds: Interval | None = None
     """Where the fraction lies, noise and caches together."""
+    allowed: tuple[str, ...] = ()
+    """Checks that would have decided, had the test not allowed them; their findings are kept as notes."""
 
     def of(self, severity: str) -> tuple[Finding, ...]:
         """The findings of one severity, causes first."""
@@ -53,6 +57,7 @@ class Verdict:
             "at_most": self.at_most,
             "fraction_low": self.bounds.low if self.bounds else None,
             "fraction_high": self.bounds.high if self.bounds else None,
+            "allowed": list(self.allowed),
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
@@ -63,14 +68,17 @@ def judge(evidence: Evidence, fraction: float | None = None, checks: Sequence[Ch
     Findings of checks that the test allows are kept as notes that say so.
     """
     findings: list[Finding] = []
+    allowed: list[str] = []
     is_doubt_allowed = False
     for check in checks:
         finding = check(evidence)
         if finding is None:
             continue
         if finding.severity != "note" and finding.check in evidence.allow:
-            is_doubt_allowed = True
-            finding = replace(finding, severity="note", message=f"{finding.message} (allowed by this test)")
+            allowed.append(finding.check)
+            # An accusation that is allowed says nothing of whether the figure is sure enough to be judged.
+            is_doubt_allowed |= finding.severity == "inconclusive"
+            finding = replace(finding, severity="note", message=f"{finding.message}{ALLOWED}")
         findings.append(finding)
     bounds = fraction_bounds(evidence)
     return Verdict(
@@ -80,6 +88,7 @@ def judge(evidence: Evidence, fraction: float | None = None, checks: Sequence[Ch
         at_least=evidence.at_least,
         at_most=evidence.at_most,
         bounds=bounds,
+        allowed=tuple(dict.fromkeys(allowed)),
     )
 
 
@@ -140,8 +149,11 @@ def _budget_error(evidence: Evidence, verdict: Verdict) -> RooflineError:
     reasons = []
     if ceiling is not None:
         pattern = "compute" if ceiling.bound == "compute" else ceiling.bandwidth_source
+        if ceiling.spill_s and ceiling.bound != "compute":
+            pattern += " and link"
         rate, allowed = _rates(evidence, ceiling, fraction)
-        what = f"the probed {pattern} ceiling ({format_rate(rate)} of {format_rate(allowed)} {_unit(evidence)})"
+        name = ceiling.bandwidth_source if evidence.kind == "stream" else f"probed {pattern}"
+        what = f"the {name} ceiling ({format_rate(rate)} of {format_rate(allowed)} {_unit(evidence)})"
         reasons.append(f"{ceiling.bound}-bound")
     if evidence.traffic is not None and evidence.traffic.extra:
         name, extra_bytes = evidence.traffic.extra[0]
@@ -163,6 +175,10 @@ def _budget_error(evidence: Evidence, verdict: Verdict) -> RooflineError:
 
 def _rates(evidence: Evidence, ceiling: Ceiling, fraction: float) -> tuple[float, float]:
     """What was measured, and what the probes around it allow: the session's probe may be of another minute."""
+    if evidence.kind == "stream":
+        is_of_all = evidence.exchanged is not None and evidence.exchanged.is_aggregate
+        allowed = ceiling.tokens_per_s if is_of_all else ceiling.tokens_per_s_per_user
+        return fraction * allowed, allowed
     slopes = [sample.step_s for sample in evidence.samples]
     pass_s = median(slopes) if slopes else closed_pass_s(evidence)
     if pass_s is None or pass_s <= 0 or fraction <= 0:

@@ -7,7 +7,6 @@ library that lacks one of them there are fewer kernels, and on one without any t
 from __future__ import annotations
 
 import mmap
-import os
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from pytest_roofline.backends import cpu_facts
 from pytest_roofline.backends.arena import USUAL_TARGET_BYTES, Arena
+from pytest_roofline.backends.cpu_conditions import cpu_conditions
 from pytest_roofline.backends.cpu_kernels import CpuKernels, Streaming
 from pytest_roofline.backends.libc import PAGE_BYTES, Library
 from pytest_roofline.backends.private_clock import clock as _perf_counter
@@ -44,6 +44,7 @@ class CpuBackend:
         self._root = root
         self._streaming: Streaming | None = None
         self._makers: CpuKernels | None = None
+        self._devices: dict[tuple[int, ...], Device] = {}
 
     def with_threads(self, threads: int) -> CpuBackend:
         """The same processor with a crew of another size.
@@ -57,10 +58,10 @@ class CpuBackend:
         return other
 
     def devices(self) -> Sequence[Device]:
-        """One device, ``cpu``."""
-        root = self._root
-        return [
-            Device(
+        """One device, ``cpu``. Its facts are read once for each affinity of this process: they are many small files."""
+        root, affinity = self._root, cpu_facts.usable_cpus()
+        if affinity not in self._devices:
+            self._devices[affinity] = Device(
                 name=cpu_facts.model_name(root),
                 kind="cpu",
                 backend=self.name,
@@ -70,7 +71,7 @@ class CpuBackend:
                 last_level_cache_bytes=cpu_facts.last_level_cache_bytes(root),
                 compute_units=cpu_facts.core_count(root),
             )
-        ]
+        return [self._devices[affinity]]
 
     def clock(self) -> float:
         """Seconds on the private monotonic clock."""
@@ -86,19 +87,8 @@ class CpuBackend:
         return _DEFAULT_FREE_BYTES if free is None else free
 
     def conditions(self, device: Device) -> Conditions:
-        """Clock, load average and threads."""
-        try:
-            load = os.getloadavg()[0]
-        except (OSError, AttributeError):
-            load = None  # no such figure on this system
-        return Conditions(
-            clock_hz=cpu_facts.clock_hz(self._root),
-            max_clock_hz=cpu_facts.max_clock_hz(self._root),
-            load_average=load,
-            machine_busy_s=cpu_facts.busy_s(self._root),
-            process_busy_s=sum(os.times()[:2]),
-            threads=self._size,
-        )
+        """Clock, load, steal, quota and threads; see `cpu_conditions`."""
+        return cpu_conditions(self._size, self._root)
 
     def kernels(self, device: Device, pattern: Pattern, working_set_bytes: float) -> Sequence[Kernel]:
         """Every kernel for the pattern in an arena of its own; raises MemoryError when that does not fit.

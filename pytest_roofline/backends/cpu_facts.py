@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 
@@ -25,7 +26,8 @@ _UNLIMITED = 2**60
 """Version 1 of cgroups has no word for "no limit": it reports a number near 2**63."""
 
 
-def _text(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """What a file holds, without the white space around it; None where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -35,7 +37,7 @@ def _text(path: Path) -> str | None:
 def _table(path: Path) -> dict[str, str]:
     """The first value of every key of a ``key : value`` file."""
     found: dict[str, str] = {}
-    for line in (_text(path) or "").splitlines():
+    for line in (text_of(path) or "").splitlines():
         key, colon, value = line.partition(":")
         if colon:
             found.setdefault(key.strip(), value.strip())
@@ -83,15 +85,15 @@ def core_count(root: Path = ROOT) -> int:
 
     Its affinity, or less where a cgroup's quota is less.
     """
-    quota = _cpu_quota(root)
+    quota = cpu_quota(cgroups(root, "cpu"))
     allowed = len(usable_cpus())
     return allowed if quota is None else max(1, min(allowed, ceil(quota)))
 
 
-def _cgroups(root: Path, controller: str) -> list[Path]:
+def cgroups(root: Path, controller: str) -> list[Path]:
     """Folders of this process's cgroup and its parents, innermost first: each of them may set a limit."""
     folders: list[Path] = []
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (text_of(root / "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         names, colon, inside = rest.partition(":")
         if not colon or (names and controller not in names.split(",")):
@@ -103,13 +105,13 @@ def _cgroups(root: Path, controller: str) -> list[Path]:
     return folders
 
 
-def _cpu_quota(root: Path) -> float | None:
-    """Processors' worth of time per second, by the tightest cgroup; None without a quota."""
+def cpu_quota(folders: Sequence[Path]) -> float | None:
+    """Processors' worth of time per second, by the tightest of these cgroups; None without a quota."""
     quotas = []
-    for folder in _cgroups(root, "cpu"):
-        words = (_text(folder / "cpu.max") or "").split()
+    for folder in folders:
+        words = (text_of(folder / "cpu.max") or "").split()
         if not words:
-            words = [_text(folder / name) or "" for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
+            words = [text_of(folder / name) or "" for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
         try:
             quota, period = float(words[0]), float(words[1])
         except (ValueError, IndexError):
@@ -121,20 +123,32 @@ def _cpu_quota(root: Path) -> float | None:
 
 def _cgroup_free_bytes(root: Path) -> float | None:
     rooms = []
-    for folder in _cgroups(root, "memory"):
+    for folder, limit_bytes, used_name in _memory_limits(root):
+        used = text_of(folder / used_name)
+        rooms.append(limit_bytes - float(used if used and used.isdigit() else 0) + _file_cache_bytes(folder))
+    return min(rooms, default=None)
+
+
+def memory_limit_bytes(root: Path = ROOT) -> float | None:
+    """Memory that the tightest cgroup allows; None without a limit."""
+    return min((limit_bytes for _, limit_bytes, _ in _memory_limits(root)), default=None)
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[Path, float, str]]:
+    """Every cgroup that sets a limit, the limit, and the file that says how much of it is used."""
+    for folder in cgroups(root, "memory"):
         for limit_name, used_name in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
-            limit, used = _text(folder / limit_name), _text(folder / used_name)
+            limit = text_of(folder / limit_name)
             if limit and limit.isdigit() and int(limit) < _UNLIMITED:
-                rooms.append(float(limit) - float(used if used and used.isdigit() else 0) + _file_cache_bytes(folder))
-    return min(rooms, default=None)
+                yield folder, float(limit), used_name
 
 
 def _file_cache_bytes(folder: Path) -> float:
     """Memory that a cgroup is charged for and gives back on demand: pages of files that nobody uses now."""
-    for line in (_text(folder / "memory.stat") or "").splitlines():
+    for line in (text_of(folder / "memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "total_inactive_file") and value.isdigit():
             return float(value)
@@ -143,7 +157,7 @@ def _file_cache_bytes(folder: Path) -> float:
 
 def memory_bytes(root: Path = ROOT) -> float | None:
     """Physical memory of the machine."""
-    total = _meminfo_bytes(root, "MemTotal")
+    total = meminfo_bytes(root, "MemTotal")
     if total is None and (reported := _sysctl("hw.memsize")):
         total = float(reported)
     return total
@@ -151,13 +165,14 @@ def memory_bytes(root: Path = ROOT) -> float | None:
 
 def free_memory_bytes(root: Path = ROOT) -> float | None:
     """Memory that can be taken without swapping and within the cgroup's limit; None when neither is known."""
-    known = [free for free in (_meminfo_bytes(root, "MemAvailable"), _cgroup_free_bytes(root)) if free is not None]
+    known = [free for free in (meminfo_bytes(root, "MemAvailable"), _cgroup_free_bytes(root)) if free is not None]
     if not known and (total := memory_bytes(root)):
         return total / 4  # a system that does not report it: a quarter is modest
     return max(0.0, min(known)) if known else None
 
 
-def _meminfo_bytes(root: Path, key: str) -> float | None:
+def meminfo_bytes(root: Path, key: str) -> float | None:
+    """One figure of /proc/meminfo."""
     words = _table(root / "proc/meminfo").get(key, "").split()
     return float(words[0]) * 1024 if words and words[0].isdigit() else None
 
@@ -170,45 +185,15 @@ def last_level_cache_bytes(root: Path = ROOT) -> float | None:
     instances: dict[tuple[int, str], float] = {}
     for cpu in usable_cpus():
         for index in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index[0-9]*")):
-            level, size = _text(index / "level"), _text(index / "size")
-            if not level or not size or not level.isdigit() or _text(index / "type") == "Instruction":
+            level, size = text_of(index / "level"), text_of(index / "size")
+            if not level or not size or not level.isdigit() or text_of(index / "type") == "Instruction":
                 continue
             number, suffix = (size[:-1], size[-1]) if size[-1] in _SUFFIXES else (size, "")
             if number.isdigit():
-                shared = _text(index / "shared_cpu_list") or str(cpu)
+                shared = text_of(index / "shared_cpu_list") or str(cpu)
                 instances[int(level), shared] = float(number) * _SUFFIXES.get(suffix, 1)
     if instances:
         last = max(level for level, _ in instances)
         return sum(size for (level, _), size in instances.items() if level == last)
     reported = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize") or _sysctl("hw.l2cachesize")
     return float(reported) if reported and reported.isdigit() and int(reported) else None
-
-
-def clock_hz(root: Path = ROOT) -> float | None:
-    """Clock of the first processor now, where the kernel reports it."""
-    text = _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-    return float(text) * 1e3 if text and text.isdigit() else None
-
-
-def max_clock_hz(root: Path = ROOT) -> float | None:
-    """Highest clock of the first processor, where the kernel reports it."""
-    text = _text(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
-    return float(text) * 1e3 if text and text.isdigit() else None
-
-
-def busy_s(root: Path = ROOT) -> float | None:
-    """Seconds that the processors of this process have been busy, for anybody, since the machine started.
-
-    Time that a hypervisor gave to other guests (steal) counts as busy: it was not ours. Linux only.
-    """
-    text = _text(root / "proc/stat")
-    if text is None or not hasattr(os, "sysconf"):
-        return None
-    wanted = {f"cpu{number}" for number in usable_cpus()}
-    ticks = 0
-    for line in text.splitlines():
-        name, *figures = line.split()
-        if name in wanted and len(figures) >= 8:
-            user, nice, system, _idle, _iowait, interrupts, soft_interrupts, steal = map(int, figures[:8])
-            ticks += user + nice + system + interrupts + soft_interrupts + steal
-    return ticks / os.sysconf("SC_CLK_TCK") if ticks else None

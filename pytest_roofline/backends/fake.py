@@ -26,25 +26,31 @@ Ways to be fooled, each one keyword away::
     FakeBackend(event_at_enqueue=True)                  # events time the host
     FakeBackend(noise="drift", seed=1)                  # bandwidth halves within minutes
     FakeBackend(throttle=[Throttle(start_s=1, end_s=2, slowdown=3)])
+    FakeBackend(state=Conditions(uncorrected_errors=1)) # what its driver tells; a function of time may also raise
     FakeBackend(compresses=True)                        # constant data is faster than memory
+    FakeBackend(counter=MemoryCounter(step_percent=1))  # the device counts its own memory traffic, in whole percents
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pytest_roofline.backends.fake_array import FakeArray, FakeEvent, FakeGraph, FakeMarker, arrays_in
+from pytest_roofline.backends.fake_counter import FakeCounter, MemoryCounter
 from pytest_roofline.backends.fake_device import FakeDevice
+from pytest_roofline.backends.fake_generation import FakeGenerationWatch, FakeGenerator
 from pytest_roofline.backends.fake_host import FakeHost
+from pytest_roofline.backends.fake_links import fake_link_paths
 from pytest_roofline.backends.fake_memory import FakeBuffer
 from pytest_roofline.backends.fake_model import FakeModel
-from pytest_roofline.backends.fake_trace import FakeSurveyor, ModelFacts, Recording, traffic_of
+from pytest_roofline.backends.fake_trace import FakeSurveyor, ModelFacts, Recording, bytes_by_device, traffic_of
 from pytest_roofline.backends.fake_weather import (
     Neighbour,
     Noise,
+    NoiseTrace,
     Throttle,
     bursts,
     drift,
@@ -55,7 +61,8 @@ from pytest_roofline.backends.fake_weather import (
 from pytest_roofline.backends.fake_witness import FakeWitness
 from pytest_roofline.device import PATTERNS, Device, Pattern
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.protocol import Conditions, Forced, Kernel, Trace, TraceRequest
+from pytest_roofline.generation import GenerationRequest, GenerationWatch
+from pytest_roofline.protocol import HOST, Conditions, Forced, Kernel, LinkPath, Trace, TraceRequest
 from pytest_roofline.traffic import Traffic, declared_traffic
 from pytest_roofline.witness import Witness
 
@@ -65,10 +72,13 @@ __all__ = [
     "FakeBuffer",
     "FakeDevice",
     "FakeEvent",
+    "FakeGenerator",
     "FakeGraph",
     "FakeModel",
+    "MemoryCounter",
     "Neighbour",
     "Noise",
+    "NoiseTrace",
     "Throttle",
     "bursts",
     "drift",
@@ -88,6 +98,20 @@ _READ_PARTS: Mapping[Pattern, tuple[int, int]] = {
 _KERNELS = (("tuned", 1.0), ("simple", 0.9))
 
 
+class FakePulse:
+    """When the fake host was suspended; see `FakeBackend.suspend`."""
+
+    def __init__(self, gaps: Sequence[tuple[float, float]]) -> None:
+        self._gaps = gaps
+
+    def gaps(self) -> Sequence[tuple[float, float]]:
+        """All of them, on the virtual clock."""
+        return tuple(self._gaps)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class FakeBackend(FakeHost):
     """An asynchronous accelerator on a virtual clock, as a backend.
 
@@ -103,6 +127,8 @@ class FakeBackend(FakeHost):
 
     name = "fake"
     is_marker_complete = True
+    is_private = True
+    """Its devices exist in this process alone: no other one has to be kept from measuring on them."""
 
     def devices(self) -> tuple[Device, ...]:
         """Every fake device, in the order of their indices."""
@@ -186,6 +212,22 @@ class FakeBackend(FakeHost):
 
         return multiply
 
+    def link_paths(self, device: Device, working_set_bytes: float) -> list[LinkPath]:
+        """Every path to and from the host and the other devices, by the figures of the device."""
+        peers = [peer for peer in self.devices() if peer.index != device.index]
+
+        def send(seconds: float) -> FakeArray:
+            sent = self.launch(seconds=seconds, device=device.index, inputs=())
+            self.submit(sent)
+            return sent
+
+        return fake_link_paths(send, self._hardware[device.index], device, peers, working_set_bytes)
+
+    def link_kernels(self, device: Device, working_set_bytes: float) -> list[Kernel]:
+        """What sends bytes from page-locked memory of the host; nothing where there is no link."""
+        paths = self.link_paths(device, working_set_bytes)
+        return [kernel for path in paths if path.source == HOST and path.is_pinned for kernel in path.kernels][:1]
+
     def has_context(self) -> bool:
         """True: whoever made a fake uses it."""
         return True
@@ -248,6 +290,10 @@ class FakeBackend(FakeHost):
         """Tells by its launches whether an array was written; see `fake_witness`."""
         return FakeWitness()
 
+    def watch_generation(self, request: GenerationRequest, drain: Callable[[], None]) -> GenerationWatch:
+        """Watches the passes of a `FakeGenerator`."""
+        return FakeGenerationWatch(request, drain, trace=self.trace, clock=self.clock)
+
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once, for the virtual time that takes, and account for what its launches declare.
 
@@ -273,6 +319,7 @@ class FakeBackend(FakeHost):
         traffic = traffic_of(recording, tuple(arrays_in(outputs)), facts)
         compresses = any(self._hardware[launch.device_index].compresses for launch in recording.launches)
         surveyor = FakeSurveyor(recording, compresses=compresses)
+        by_device = bytes_by_device(recording)
         for launch in recording.launches:
             if launch.finished_s is not None:
                 launch.reads = launch.writes = ()
@@ -283,6 +330,7 @@ class FakeBackend(FakeHost):
             traffic=traffic,
             outputs=outputs,
             device_ids=tuple(f"fake:{index}" for index in indices),
+            bytes_by_device=by_device,
             context_room=None if model is None else model.context_room,
             surveyor=surveyor,
         )
@@ -305,13 +353,35 @@ class FakeBackend(FakeHost):
         traffic = declared_traffic(read_bytes, write_bytes, flops=flops, batch=batch, context=context)
         return replace(traffic, working_set_bytes=working_set_bytes)
 
+    def traffic_counter(self, device: Device) -> FakeCounter | None:
+        """The device's own count of its memory traffic; None unless it was given one (`counter=`)."""
+        hardware, timeline = self._hardware[device.index], self._timelines[device.index]
+        if hardware.counter is None or timeline.moved is None:
+            return None
+        peak_bytes_per_s = hardware.datasheet_bytes_per_s or hardware.read_bytes_per_s
+        return FakeCounter(hardware.counter, timeline.moved, self._clock, peak_bytes_per_s)
+
+    def suspend(self, seconds: float) -> None:
+        """Stop the process for that long, as SIGSTOP does: the device goes on, and the pulse shows the gap."""
+        begun_s = self._clock.now_s
+        self.host(seconds)
+        self._suspensions.append((begun_s, self._clock.now_s))
+
+    def open_pulse(self) -> FakePulse:
+        """Tells of every `suspend`."""
+        return FakePulse(self._suspensions)
+
     def conditions(self, device: Device) -> Conditions:
-        """What the device admits to at this moment: throttling, its clock, other processes."""
+        """What the device admits to at this moment: its `state`, throttling, its clock, other processes."""
         weather, now_s = self._timelines[device.index].weather, self._clock.now_s
+        state = self._hardware[device.index].state
         clock_hz = _TOP_CLOCK_HZ * weather.clock_share(now_s)
-        return Conditions(
+        return replace(
+            state(now_s) if callable(state) else state,
             clock_hz=clock_hz if math.isfinite(clock_hz) else None,
             max_clock_hz=_TOP_CLOCK_HZ,
             throttle_reasons=weather.throttle_reasons(now_s),
+            held_s=weather.held_s(now_s),
             neighbours=weather.neighbours(now_s),
+            neighbours_use=weather.neighbours_use(now_s),
         )

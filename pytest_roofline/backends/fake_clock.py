@@ -23,6 +23,8 @@ _CLOCKS: tuple[tuple[str, str, float, float], ...] = (
     ("time", "time_ns", 1e-9, _EPOCH_S),
     ("time", "process_time", 1.0, 0.0),
     ("time", "process_time_ns", 1e-9, 0.0),
+    ("time", "thread_time", 1.0, 0.0),
+    ("time", "thread_time_ns", 1e-9, 0.0),
     ("timeit", "default_timer", 1.0, 0.0),
 )
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from pytest_roofline.backends.fake_counter import MemoryCounter
 from pytest_roofline.backends.fake_memory import CachePolicy
-from pytest_roofline.backends.fake_weather import Neighbour, Noise, Throttle, resolve_noise
+from pytest_roofline.backends.fake_weather import Neighbour, Noise, NoiseTrace, Throttle, resolve_noise
+from pytest_roofline.conditions import Conditions
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.roofline import Rates
 
 SyncLie = Literal["early", "wrong-stream", "wrong-device"]
 """How `synchronize` fails to wait: not at all; for the default stream only; for another device."""
 
+_QUIET = Conditions()
 _DTYPE_SHARES: tuple[tuple[str, float, int], ...] = (
     ("bfloat16", 1.0, 2),
     ("float16", 1.0, 2),
@@ -57,6 +60,15 @@ class FakeDevice:
     compresses: bool = False
     """Whether memory traffic costs bytes x entropy: predictable and constant data then beat the read rate."""
 
+    link_bytes_per_s: float | None = 25e9
+    """From page-locked memory of the host to the device, and back; None: there is no link."""
+    pageable_share: float = 0.4
+    """Rate of pageable memory of the host as a share of that."""
+    duplex_factor: float = 1.8
+    """Both ways at once, counted together, against one way."""
+    peer_bytes_per_s: float | None = 100e9
+    """To another fake device, and back; None: there is no such path."""
+
     launch_s: float = 5e-6
     """Host time of one launch, or of replaying one graph."""
     sync_s: float = 2e-6
@@ -64,10 +76,13 @@ class FakeDevice:
     queue_depth: int = 1024
     """Unfinished launches per stream: one more blocks the host until the oldest has finished."""
 
-    noise: str | Noise | Sequence[str | Noise] | None = None
-    """`gaussian`, `drift`, `bursts`, `heavy-tail`, `step-change`, a function, or several of them."""
+    noise: str | Noise | NoiseTrace | Sequence[str | Noise | NoiseTrace] | None = None
+    """`gaussian`, `drift`, `bursts`, `heavy-tail`, `step-change`, a function, a trace, or several of them."""
     throttle: Sequence[Throttle] = ()
     neighbours: Sequence[Neighbour] = ()
+    state: Conditions | Callable[[float], Conditions] = _QUIET
+    """Everything else that `conditions()` tells: power, temperature, memory errors, persistence, a governor, counters;
+    or a function of the moment of virtual time. One that raises is a driver that went away."""
 
     sync_lies: SyncLie | None = None
     drain_lies: bool = False
@@ -76,6 +91,8 @@ class FakeDevice:
     """Factor on elapsed times of events: 1e-3 is a unit error, 0 a dead clock, -1 runs backwards."""
     event_at_enqueue: bool = False
     """Whether an event takes its time when it is queued instead of when the device reaches it."""
+    counter: MemoryCounter | None = None
+    """How the device counts its own memory traffic; None: it has no such counter."""
     lost_at_s: float | None = None
     """From this moment of virtual time on, everything that touches the device raises RuntimeError."""
 
@@ -87,8 +104,13 @@ class FakeDevice:
             "triad_share",
             "cache_rate_factor",
             "memory_bytes",
+            "pageable_share",
+            "duplex_factor",
         ):
             self._require(name, getattr(self, name), positive=True)
+        for name in ("link_bytes_per_s", "peer_bytes_per_s"):
+            if getattr(self, name) is not None:
+                self._require(name, getattr(self, name), positive=True)
         for name in ("cache_bytes", "launch_s", "sync_s"):
             self._require(name, getattr(self, name), positive=False)
         if isinstance(self.queue_depth, bool) or not isinstance(self.queue_depth, int) or self.queue_depth < 1:

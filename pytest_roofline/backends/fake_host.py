@@ -70,6 +70,7 @@ class FakeHost:
         self._recording: Recording | None = None
         self._serial = 0
         self._compilations: list[Compilation] = []
+        self._suspensions: list[tuple[float, float]] = []
 
     def _timeline(self, index: int, hardware: FakeDevice, seed: int) -> Timeline:
         random = Random(f"{seed}/{index}")

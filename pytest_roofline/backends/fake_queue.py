@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_roofline.backends.fake_counter import Moved
 from pytest_roofline.backends.fake_device import FakeDevice
 from pytest_roofline.backends.fake_memory import DeviceMemory, FakeBuffer
 from pytest_roofline.backends.fake_weather import Weather
@@ -52,6 +53,8 @@ class Timeline:
         self.weather = weather
         self.busy_s = 0.0
         self.launches = 0
+        self.moved = None if hardware.counter is None else Moved(weather, hardware.read_bytes_per_s)
+        self._launch_bytes = 0.0
         self._hardware = hardware
         self._rates = hardware.rates
         self._peaks: dict[str | None, float] = {}
@@ -77,6 +80,8 @@ class Timeline:
         end_s = self.weather.finish_s(start_s, work_s)
         self._engine_free_s = self._tails[stream] = end_s
         self.busy_s += end_s - start_s
+        if self.moved is not None:
+            self.moved.add(start_s, end_s, self._launch_bytes, self._now_s())
         self.launches += 1
         if takes_slot:
             self._queue(stream).append(end_s)
@@ -114,6 +119,9 @@ class Timeline:
 
     def _work_s(self, launch: Launch) -> float:
         if launch.seconds is not None:
+            # What it says that it reads, as far as the memory can deliver that in its time.
+            said_bytes = sum(length_bytes for _, length_bytes in (*launch.reads, *launch.writes))
+            self._launch_bytes = min(said_bytes, launch.seconds * self._rates.read_bytes_per_s)
             return launch.seconds
         hit_bytes = missed_read_bytes = missed_written_bytes = 0.0
         for buffer, length_bytes in launch.reads:
@@ -127,7 +135,7 @@ class Timeline:
             hit_bytes += hits
             missed_written_bytes += missed
         memory_s = hit_bytes / (self._rates.read_bytes_per_s * self._hardware.cache_rate_factor)
-        missed_bytes = missed_read_bytes + missed_written_bytes
+        missed_bytes = self._launch_bytes = missed_read_bytes + missed_written_bytes
         if missed_written_bytes == 0:
             memory_s += missed_bytes / self._rates.read_bytes_per_s
         elif missed_bytes > 0:

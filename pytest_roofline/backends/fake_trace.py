@@ -148,6 +148,16 @@ def traffic_of(recording: Recording, outputs: Sequence[FakeArray], facts: ModelF
     )
 
 
+def bytes_by_device(recording: Recording) -> tuple[tuple[str, float], ...]:
+    """What the launches of each device read, the one with most bytes first."""
+    ledgers: defaultdict[int, _Ledger] = defaultdict(_Ledger)
+    for launch in recording.launches:
+        for buffer, length_bytes in launch.reads:
+            ledgers[launch.device_index].add(buffer, length_bytes)
+    sizes = {f"fake:{index}": ledger.total_bytes for index, ledger in ledgers.items()}
+    return tuple(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
 def _why_open(recording: Recording, outputs: Sequence[FakeArray]) -> tuple[str, ...]:
     reasons = []
     opaque = sum(launch.is_opaque for launch in recording.launches)

@@ -2,12 +2,14 @@
 
 *Noise* multiplies the duration of one launch and is drawn when the launch is queued. *Windows* (throttling,
 other processes) change the speed of the device at moments of virtual time: a launch that crosses the edge of
-a window runs the part before it at one speed and the part after it at the other, exactly.
+a window runs the part before it at one speed and the part after it at the other, exactly. So it does in a
+*trace*: the slowness of a real machine, period by period, played again.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -28,8 +30,8 @@ _LEAST_FACTOR = 0.05
 class Throttle:
     """From `start_s` to `end_s` of virtual time every launch takes `slowdown` times as long, for a `reason`.
 
-    The reason shows in `conditions().throttle_reasons` during the window, and the clock in `clock_hz` falls
-    with it. Set `is_visible` to False for a device that slows down and does not say so.
+    The reason shows in `conditions().throttle_reasons` during the window, the clock in `clock_hz` falls with it, and
+    `held_s` counts its seconds. Set `is_visible` to False for a device that slows down and does not say so.
     """
 
     start_s: float
@@ -49,7 +51,8 @@ class Neighbour:
     """Another process that takes `share` (0 to under 1) of the device from `start_s` to `end_s` of virtual
     time.
 
-    Its name shows in `conditions().neighbours` during the window, unless `is_visible` is False.
+    Its name shows in `conditions().neighbours` during the window and its share in `neighbours_use`, unless
+    `is_visible` is False.
     """
 
     start_s: float
@@ -119,6 +122,56 @@ def step_change(at_s: float = 1.0, slowdown: float = 2.0) -> Noise:
     return factor
 
 
+class NoiseTrace:
+    """The slowness of a machine over time: in each period of `period_s`, work takes so many times as long.
+
+    It begins at `offset_s` and goes round. Give it as `noise=`, alone or among others::
+
+        FakeBackend(noise=NoiseTrace([1.0, 1.0, 3.0, 1.2], period_s=1e-3))
+    """
+
+    def __init__(self, factors: Sequence[float], period_s: float, offset_s: float = 0.0) -> None:
+        if not factors or not all(math.isfinite(factor) and factor > 0 for factor in factors):
+            raise RooflineUsageError("noise trace: factors must be positive, finite numbers, at least one")
+        if not (math.isfinite(period_s) and period_s > 0):
+            raise RooflineUsageError(f"noise trace: period_s is {period_s}; it must be a positive number")
+        self.period_s = period_s
+        self.offset_s = offset_s
+        self._factors = tuple(factors)
+        self._done_s = [0.0]  # undisturbed work that is done by the end of each period
+        for factor in self._factors:
+            self._done_s.append(self._done_s[-1] + period_s / factor)
+
+    @property
+    def length_s(self) -> float:
+        """Once round."""
+        return self.period_s * len(self._factors)
+
+    def shifted(self, offset_s: float) -> NoiseTrace:
+        """The same trace, begun elsewhere; it shares the figures."""
+        other = object.__new__(NoiseTrace)
+        other.__dict__.update(self.__dict__)
+        other.offset_s = offset_s
+        return other
+
+    def finish_s(self, start_s: float, work_s: float) -> float:
+        """When work that takes `work_s` undisturbed is done if it starts at `start_s`."""
+        rounds, left_s = divmod(self._done(start_s) + work_s, self._done_s[-1])
+        index = min(bisect_right(self._done_s, left_s) - 1, len(self._factors) - 1)
+        at_s = index * self.period_s + (left_s - self._done_s[index]) * self._factors[index]
+        return max(start_s, rounds * self.length_s + at_s - self.offset_s)
+
+    def work_s(self, start_s: float, end_s: float) -> float:
+        """Undisturbed work that is done between two moments."""
+        return self._done(end_s) - self._done(start_s)
+
+    def _done(self, moment_s: float) -> float:
+        """Undisturbed work from the beginning of the trace to a moment."""
+        rounds, left_s = divmod(moment_s + self.offset_s, self.length_s)
+        index = min(int(left_s / self.period_s), len(self._factors) - 1)
+        return rounds * self._done_s[-1] + self._done_s[index] + (left_s - index * self.period_s) / self._factors[index]
+
+
 NOISES: tuple[tuple[str, Callable[[], Noise]], ...] = (
     ("gaussian", gaussian),
     ("drift", drift),
@@ -129,8 +182,10 @@ NOISES: tuple[tuple[str, Callable[[], Noise]], ...] = (
 """The names that `noise=` takes, each with the factory whose defaults it stands for."""
 
 
-def resolve_noise(noise: str | Noise | Sequence[str | Noise] | None) -> tuple[Noise, ...]:
-    """The noise functions that `noise=` asks for: a name, a function, or several whose factors multiply."""
+def resolve_noise(
+    noise: str | Noise | NoiseTrace | Sequence[str | Noise | NoiseTrace] | None,
+) -> tuple[Noise | NoiseTrace, ...]:
+    """The noise that `noise=` asks for: a name, a function, a trace, or several whose factors multiply."""
     if noise is None:
         return ()
     if isinstance(noise, str):
@@ -138,7 +193,7 @@ def resolve_noise(noise: str | Noise | Sequence[str | Noise] | None) -> tuple[No
         if noise not in known:
             raise RooflineUsageError(f"noise {noise!r} is not known; known are {', '.join(known)}, or give a function")
         return (known[noise](),)
-    if callable(noise):
+    if isinstance(noise, NoiseTrace) or callable(noise):
         return (noise,)
     return tuple(function for part in noise for function in resolve_noise(part))
 
@@ -148,12 +203,16 @@ class Weather:
 
     def __init__(
         self,
-        noises: tuple[Noise, ...],
+        noises: tuple[Noise | NoiseTrace, ...],
         throttle: Iterable[Throttle],
         neighbours: Iterable[Neighbour],
         random: Random,
     ) -> None:
-        self._noises = noises
+        self._noises = tuple(noise for noise in noises if not isinstance(noise, NoiseTrace))
+        traces = [noise for noise in noises if isinstance(noise, NoiseTrace)]
+        if len(traces) > 1:
+            raise RooflineUsageError(f"noise: {len(traces)} traces were given; a device plays one")
+        self._trace = traces[0] if traces else None
         self._throttle = tuple(throttle)
         self._neighbours = tuple(neighbours)
         self._windows: tuple[Throttle | Neighbour, ...] = (*self._throttle, *self._neighbours)
@@ -180,17 +239,31 @@ class Weather:
     def finish_s(self, start_s: float, work_s: float) -> float:
         """When work that takes `work_s` at full speed is done if it starts at `start_s`."""
         if not self._windows:
-            return start_s + work_s
+            return self._undisturbed_end_s(start_s, work_s)
         now_s, left_s = start_s, work_s
         for edge_s in self._edges:
             if edge_s <= now_s:
                 continue
             slowdown = self.slowdown(now_s)
-            if now_s + left_s * slowdown <= edge_s:
-                return now_s + left_s * slowdown
-            left_s -= (edge_s - now_s) / slowdown
+            end_s = self._undisturbed_end_s(now_s, left_s * slowdown)
+            if end_s <= edge_s:
+                return end_s
+            done_s = edge_s - now_s if self._trace is None else self._trace.work_s(now_s, edge_s)
+            left_s -= done_s / slowdown
             now_s = edge_s
-        return now_s + max(0.0, left_s) * self.slowdown(now_s)
+        return self._undisturbed_end_s(now_s, max(0.0, left_s) * self.slowdown(now_s))
+
+    def _undisturbed_end_s(self, start_s: float, work_s: float) -> float:
+        """The end as if there were no windows."""
+        return start_s + work_s if self._trace is None else self._trace.finish_s(start_s, work_s)
+
+    def neighbours_s(self, until_s: float) -> float:
+        """Device time that other processes have taken by then."""
+        return sum(
+            n.share * (min(n.end_s, until_s) - max(0.0, n.start_s))
+            for n in self._neighbours
+            if until_s > max(0.0, n.start_s)
+        )
 
     def throttle_reasons(self, at_s: float) -> tuple[str, ...]:
         """Reasons of the throttling that the device admits to at this moment."""
@@ -203,6 +276,21 @@ class Weather:
             if window.is_visible and window.start_s <= at_s < window.end_s:
                 share /= window.slowdown
         return share
+
+    def held_s(self, at_s: float) -> tuple[tuple[str, float], ...]:
+        """Seconds of throttling up to this moment by reason, as far as the device admits it: its own counters."""
+        counted: dict[str, float] = {}
+        for window in self._throttle:
+            if window.is_visible:
+                seconds = max(0.0, min(at_s, window.end_s) - max(0.0, window.start_s))
+                counted[window.reason] = counted.get(window.reason, 0.0) + seconds
+        return tuple(counted.items())
+
+    def neighbours_use(self, at_s: float) -> float | None:
+        """Part of the device that the neighbours who can be seen take at this moment; None where none ever can."""
+        visible = [window for window in self._neighbours if window.is_visible]
+        left = math.prod(1 - window.share for window in visible if window.start_s <= at_s < window.end_s)
+        return 1 - left if visible else None
 
     def neighbours(self, at_s: float) -> tuple[str, ...]:
         """Names of the other processes that can be seen at this moment."""

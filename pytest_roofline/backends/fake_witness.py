@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,7 +53,7 @@ class FakeWitness:
             return Overwritten(fate="unknown", reason="what was returned are arguments")
         first = {id(array) for array in arrays_in(rerun.first)}
         return Overwritten(
-            fate="untouched",
+            fate="wakes-on-nan" if _wakes_on_nan(rerun, leaves) else "untouched",
             arrays=len(leaves),
             size_bytes=float(sum(array.size for array in leaves)),
             is_made_by_step=rerun.is_first_closed or any(id(array) not in first for array in leaves),
@@ -92,6 +93,21 @@ class FakeWitness:
     def tampered(self, rerun: Rerun) -> Tampered:
         """Not possible."""
         return Tampered(reason="the buffers of a fake device hold no values")
+
+
+def _wakes_on_nan(rerun: Rerun, leaves: list[FakeArray]) -> bool:
+    """Whether a pass writes outputs that hold NaN, having left them alone before; where they have values at all."""
+    saved = [(array, array.value, _last_write(array)) for array in leaves if array.value is not None]
+    if not saved:
+        return False
+    try:
+        for array, value, _ in saved:
+            array.value = [math.nan] * (len(value) if isinstance(value, (list, tuple)) else 1)
+        rerun.run()
+        return any(_last_write(array) != before for array, _, before in saved)
+    finally:
+        for array, value, _ in saved:
+            array.value = value
 
 
 def _valued(obj: Any) -> list[FakeArray]:

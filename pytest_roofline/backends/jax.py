@@ -15,6 +15,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pytest_roofline.backends.jax_compile import JaxCompileLog
+from pytest_roofline.backends.jax_dispatches import JaxDispatches
 from pytest_roofline.backends.private_clock import clock as _clock
 from pytest_roofline.device import Device, Pattern
 from pytest_roofline.errors import DeviceUnavailable, MissingDependency, RooflineUsageError
@@ -36,8 +37,8 @@ class JaxBackend:
     """Every device of the JAX clients of this process.
 
     The CPU is one device, `cpu`, however many host devices were forced upon its client: they share its
-    memory. Drain and mark cover each of them. Both stand behind what the *calling thread* has dispatched: see
-    `jax_queue`.
+    memory. Drain and mark cover each of them. Both stand behind what the *calling thread* has dispatched, and behind
+    what others were seen to dispatch: see `jax_queue`.
     """
 
     name = "jax"
@@ -178,7 +179,7 @@ class JaxBackend:
 
     def open_compile_log(self) -> JaxCompileLog:
         """What JAX compiles from now on."""
-        return JaxCompileLog(_clock)
+        return JaxCompileLog(_clock, self._dispatches)
 
     def witness(self) -> Witness:
         """Compares arrays, and tells old ones from new; see `jax_witness`."""
@@ -210,7 +211,11 @@ class JaxBackend:
     def _queues(self) -> Any:
         from pytest_roofline.backends.jax_queue import Queues
 
-        return Queues(_clock)
+        return Queues(_clock, self._dispatches)
+
+    @cached_property
+    def _dispatches(self) -> JaxDispatches:
+        return JaxDispatches()
 
     @cached_property
     def _cpu(self) -> Backend:

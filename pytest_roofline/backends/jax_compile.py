@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from pytest_roofline.backends.jax_dispatches import JaxDispatches
 from pytest_roofline.protocol import Compilation
 
 _COMPILE = "/jax/core/compile/"
@@ -14,10 +15,12 @@ _DONE = "backend_compile_duration"
 
 
 class JaxCompileLog:
-    """A listener that is registered once and taken out again."""
+    """A listener that is registered once and taken out again; what other threads dispatch is noted as long."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], dispatches: JaxDispatches | None = None) -> None:
         self._clock = clock
+        self._dispatches = dispatches or JaxDispatches()
+        self._is_noting = False
         self._entries: list[Compilation] = []
         self._begun_s: float | None = None
         self._is_open = True
@@ -34,10 +37,15 @@ class JaxCompileLog:
         if self._monitoring is None and self._is_open and monitoring is not None:
             self._monitoring = monitoring
             monitoring.register_event_duration_secs_listener(self._listen)
+        if self._is_open and not self._is_noting:
+            self._is_noting = self._dispatches.open()
 
     def close(self) -> None:
         """Take the listener out; where this JAX has no way to, it stays and does nothing."""
         self._is_open = False
+        if self._is_noting:
+            self._is_noting = False
+            self._dispatches.close()
         if self._monitoring is None:
             return
         inner: Any = sys.modules.get("jax._src.monitoring")

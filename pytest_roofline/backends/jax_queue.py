@@ -8,8 +8,8 @@ shape of this room:
 - Each device has its own queue, and a computation sharded over several devices of the CPU client stands in
   yet another one, in which only a sharded tiny operation queues up.
 - On a CPU the order holds per dispatching thread. What another thread dispatched is therefore covered by its
-  live arrays alone: an output that another thread dropped unread is not waited for. Accelerators have one
-  compute stream per device, and no such gap.
+  live arrays, and by the last output that JAX handed to it while somebody listens: see `jax_dispatches`.
+  Accelerators have one compute stream per device, and no such gap.
 - `is_ready()` of an array that was asked before its computation ended turns true some 0.2 ms after the end, whatever
   the size of the work. Here it is only asked of operations that have just been dispatched.
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 
+from pytest_roofline.backends.jax_dispatches import JaxDispatches
 from pytest_roofline.backends.stamps import StampedMarker, Stamper
 from pytest_roofline.errors import MeasurementError, RooflineUsageError
 
@@ -47,12 +48,13 @@ def _add_one(value: Any) -> Any:
 class Queues:
     """A tiny compiled operation for every queue of every device whose client exists."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], dispatches: JaxDispatches) -> None:
         self._clock = clock
+        self._dispatches = dispatches
         self._devices: tuple[Any, ...] = ()
         self._calls: list[tuple[Callable[[Any], Any], Any]] = []
         self._platforms: tuple[str, ...] = ()
-        self._stamper = Stamper("roofline-jax-markers")
+        self._stamper = Stamper("roofline-jax-markers", clock)
 
     def prepare(self) -> None:
         """Compile for every device in use: once, and again only when JAX has gained or lost devices."""
@@ -92,8 +94,9 @@ class Queues:
         return [call(argument) for call, argument in self._calls]
 
     def drain(self) -> None:
-        """Wait for every queue, every live array and every ordered effect."""
+        """Wait for every queue, every live array, what other threads dropped, and every ordered effect."""
         behind = self.dispatch()
+        others = self._dispatches.outputs()
         try:
             for array in behind:
                 array.block_until_ready()
@@ -106,20 +109,43 @@ class Queues:
             except RuntimeError:  # one was donated in between, or failed: wait for the others one by one
                 for array in arrays:
                     wait_for(array)
+        for array in arrays_of(others):
+            wait_for(array)
+        self._dispatches.forget(others)
         jax.effects_barrier()
 
     def mark(self) -> StampedMarker | None:
-        """A marker behind what this thread dispatched; None when no device is in use."""
+        """A marker behind what this thread dispatched, and others were seen to; None when no device is in use."""
+        marker = StampedMarker(self._clock, "JAX")
         behind = self.dispatch()
         if not behind:
             return None
-        marker = StampedMarker(self._clock, "JAX")
-        if all(array.is_ready() for array in behind):
+        others = [array for array in arrays_of(self._dispatches.outputs()) if not _is_done(array)]
+        if not others and all(array.is_ready() for array in behind):
             # Nothing was pending: stamped on the spot, or an honest loop would be charged for a wake-up.
             marker.stamp()
         else:
-            self._stamper.watch(marker, partial(jax.block_until_ready, behind))
+            self._stamper.watch(marker, partial(_wait_for_all, behind, others))
         return marker
+
+
+def arrays_of(outputs: list[Any]) -> list[Any]:
+    """The arrays in what jitted functions returned."""
+    return [leaf for leaf in jax.tree_util.tree_leaves(outputs) if isinstance(leaf, jax.Array)]
+
+
+def _wait_for_all(behind: list[Any], others: list[Any]) -> None:
+    jax.block_until_ready(behind)
+    for array in others:
+        wait_for(array)
+
+
+def _is_done(array: Any) -> bool:
+    """Computed, or given away since."""
+    try:
+        return bool(array.is_deleted() or array.is_ready())
+    except RuntimeError:  # donated between the two questions
+        return True
 
 
 def wait_for(array: Any) -> bool:

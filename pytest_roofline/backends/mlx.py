@@ -9,6 +9,7 @@ only another thread knows is not.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
@@ -46,7 +47,8 @@ class MlxBackend:
     is_marker_complete = True
 
     def __init__(self) -> None:
-        self._stamper = Stamper("roofline-mlx-markers")
+        self._stamper = Stamper("roofline-mlx-markers", _clock)
+        self._idle_streams = threading.local()
         self._modules_seen = 0
         self._namespaces: list[dict[str, Any]] = []
 
@@ -176,14 +178,13 @@ class MlxBackend:
         """A tiny operation on every known stream; None where MLX is not in use."""
         if not self.has_context():
             return None
+        marker = StampedMarker(_clock, "MLX")
         behind = []
         for stream in self._streams():
             with suppress(RuntimeError, ValueError):  # a stream of another thread
-                tiny = self._mx.add(self._one, self._one, stream=stream)
-                self._mx.async_eval(tiny)
-                behind.append(tiny)
-        marker = StampedMarker(_clock, "MLX")
-        self._stamper.watch(marker, partial(self._mx.eval, behind))
+                behind.append(self._tiny(stream))
+        control = self._tiny(self._idle_stream())
+        self._stamper.watch(marker, partial(self._mx.eval, behind), partial(self._mx.eval, control))
         return marker
 
     def device_of(self, obj: Any) -> str | None:
@@ -230,6 +231,22 @@ class MlxBackend:
         one = self._mx.array([1.0])
         self._mx.eval(one)
         return one
+
+    def _tiny(self, stream: Any) -> Any:
+        """An operation that has been handed to a stream."""
+        tiny = self._mx.add(self._one, self._one, stream=stream)
+        self._mx.async_eval(tiny)
+        return tiny
+
+    def _idle_stream(self) -> Any:
+        """A stream of the calling thread on which nothing but markers' controls ever ran.
+
+        How late they come back says how long this machine takes just now to run and to notice anything at all.
+        """
+        idle = getattr(self._idle_streams, "stream", None)
+        if idle is None:
+            idle = self._idle_streams.stream = self._mx.new_stream(self._mx.cpu)
+        return idle
 
     def _launch(self, make: Callable[[], Any]) -> object:
         result = make()

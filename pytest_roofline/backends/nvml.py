@@ -1,7 +1,8 @@
 """What NVIDIA's driver says of a card, through NVML (the `pynvml` module of nvidia-ml-py).
 
 Every question may be refused (no permission, not supported, a unified memory without a size, a MIG slice, an
-old driver): a refusal costs that answer and leaves a line in the notes, never more.
+old driver): a refusal costs that answer and leaves a line in the notes, never more. A driver that does not
+answer at all is left alone after its deadline, and costs every field from then on.
 
 **Bytes per second.** ``bus width / 8 * memory clock * 2``. NVML gives the clock of the memory such that two
 transfers fall on each of its periods for every kind of memory it knows: HBM2 and HBM3 as well as GDDR5 to
@@ -13,15 +14,16 @@ RTX 4090: 384 bit at 10501 MHz, 1.008 TB/s. L4: 192 bit at 6251 MHz, 300 GB/s.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from pytest_roofline.backends.deadline import FIRST_DEADLINE_S, Deadline, DriverHungError
+from pytest_roofline.backends.nvml_processes import others_of, titles, use_of
+from pytest_roofline.conditions import Conditions
 from pytest_roofline.errors import RooflineError
-from pytest_roofline.protocol import Conditions
-from pytest_roofline.units import format_bytes
 
+T = TypeVar("T")
 TRANSFERS_PER_CLOCK = 2
 
 # Values from nvml.h, where they never change; their names in pynvml did (ThrottleReason became EventReason).
@@ -39,6 +41,10 @@ _REASONS = (
     (0x200, "board limit"),
     (0x400, "reliability"),
 )
+
+# Policies whose violations the driver counts in nanoseconds, by the same words.
+_POLICIES = ((0, "power cap"), (1, "thermal slowdown"), (3, "board limit"), (5, "reliability"))
+_UNCORRECTED, _SINCE_LOADED = 1, 0
 
 # Cards are cut in eighths of their memory (quarters on some); a slice reports a little less than its share.
 _MIG_SLICES = 8
@@ -92,7 +98,8 @@ class Nvml:
     or ``MIG-`` in front, or by its PCI bus id; never by an index, because CUDA_VISIBLE_DEVICES renumbers.
     """
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any = None, *, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline or Deadline("NVML")
         if library is None:
             try:
                 import pynvml as library  # type: ignore[no-redef, unused-ignore]
@@ -105,12 +112,20 @@ class Nvml:
         # decode.
         self._errors: tuple[type[BaseException], ...] = (library.NVMLError, AttributeError, ValueError)
         try:
-            library.nvmlInit()
+            self._deadline.ask(library.nvmlInit, seconds=None if deadline else FIRST_DEADLINE_S)
+        except DriverHungError as error:
+            raise NvmlMissingError(str(error)) from error
         except self._errors as error:
             raise NvmlMissingError(f"NVML: not available: {str(error) or type(error).__name__}") from error
 
     def facts(self, uuid: str | None = None, pci_bus_id: str | None = None) -> NvmlFacts:
         """What can be known of one device; a device that NVML does not find is all None with a note."""
+        try:
+            return self._deadline.ask(lambda: self._facts(uuid, pci_bus_id))
+        except DriverHungError as error:
+            return NvmlFacts(notes=(str(error),))
+
+    def _facts(self, uuid: str | None, pci_bus_id: str | None) -> NvmlFacts:
         questions = _Questions(self._errors)
         ask, nvml = questions.ask, self._nvml
         driver = _text(ask("driver version", nvml_call(nvml, "nvmlSystemGetDriverVersion")))
@@ -152,27 +167,74 @@ class Nvml:
         )
 
     def conditions(self, uuid: str | None = None, pci_bus_id: str | None = None) -> Conditions:
-        """Clocks, power, temperature, throttle reasons and other processes now; None and () where not
-        known."""
+        """Clocks, power, temperature, throttling, memory errors and other processes now.
+
+        None and () where not known: a driver that hangs or goes away costs fields, and never raises.
+        """
+        try:
+            return self._deadline.ask(lambda: self._conditions(uuid, pci_bus_id))
+        except Exception:  # whatever a driver that is going away makes of its answers
+            return Conditions()
+
+    def _conditions(self, uuid: str | None, pci_bus_id: str | None) -> Conditions:
         handle = self._handle(uuid, pci_bus_id)
         if handle is None:
             return Conditions()
-        ask, nvml = _Questions(self._errors).ask, self._nvml
-        card, _ = self._card(handle)
-        power_mw = _positive(ask("", nvml_call(nvml, "nvmlDeviceGetPowerUsage", card)))
-        temperature = ask("", nvml_call(nvml, "nvmlDeviceGetTemperature", card, _TEMPERATURE_GPU))
-        reasons = ask("", nvml_call(nvml, "nvmlDeviceGetCurrentClocksEventReasons", card))
+        card, is_slice = self._card(handle)
+
+        def ask(function: str, *arguments: Any) -> Any:
+            return _Questions(self._errors).ask("", nvml_call(self._nvml, function, *arguments))
+
+        temperature = ask("nvmlDeviceGetTemperature", card, _TEMPERATURE_GPU)
+        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", card)
         if reasons is None:  # drivers and pynvml before 12.4 know the older name only
-            reasons = ask("", nvml_call(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", card))
+            reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", card)
+        others = others_of(ask("nvmlDeviceGetComputeRunningProcesses", handle) or [])
+        samples = ask("nvmlDeviceGetProcessUtilization", handle, 0) if others else None
+        errors = ask("nvmlDeviceGetTotalEccErrors", card, _UNCORRECTED, _SINCE_LOADED)
+        ecc = ask("nvmlDeviceGetEccMode", card)
         return Conditions(
-            clock_hz=_mhz(ask("", nvml_call(nvml, "nvmlDeviceGetClockInfo", card, _CLOCK_SM))),
-            max_clock_hz=_mhz(ask("", nvml_call(nvml, "nvmlDeviceGetMaxClockInfo", card, _CLOCK_SM))),
-            memory_clock_hz=_mhz(ask("", nvml_call(nvml, "nvmlDeviceGetClockInfo", card, _CLOCK_MEMORY))),
-            power_w=None if power_mw is None else power_mw / 1e3,
+            clock_hz=_mhz(ask("nvmlDeviceGetClockInfo", card, _CLOCK_SM)),
+            max_clock_hz=_mhz(ask("nvmlDeviceGetMaxClockInfo", card, _CLOCK_SM)),
+            memory_clock_hz=_mhz(ask("nvmlDeviceGetClockInfo", card, _CLOCK_MEMORY)),
+            max_memory_clock_hz=_mhz(ask("nvmlDeviceGetMaxClockInfo", card, _CLOCK_MEMORY)),
+            power_w=_watts(ask("nvmlDeviceGetPowerUsage", card)),
+            power_limit_w=_watts(ask("nvmlDeviceGetPowerManagementLimit", card)),
+            default_power_limit_w=_watts(ask("nvmlDeviceGetPowerManagementDefaultLimit", card)),
             temperature_c=float(temperature) if isinstance(temperature, (int, float)) else None,
             throttle_reasons=throttle_words(reasons),
-            neighbours=self._neighbours(handle),
+            held_s=tuple(
+                (word, seconds)
+                for policy, word in _POLICIES
+                if (seconds := _violation_s(ask("nvmlDeviceGetViolationStatus", card, policy))) is not None
+            ),
+            neighbours=titles(others, lambda pid: _text(ask("nvmlSystemGetProcessName", pid))),
+            neighbours_use=use_of(others, samples or []),
+            has_ecc=bool(ecc[0]) if isinstance(ecc, (list, tuple)) and ecc else None,
+            uncorrected_errors=errors if isinstance(errors, int) else None,
+            is_repair_pending=_is_repair_pending(
+                ask("nvmlDeviceGetRemappedRows", card), ask("nvmlDeviceGetRetiredPagesPendingStatus", card)
+            ),
+            is_persistent=_truth(ask("nvmlDeviceGetPersistenceMode", card)),
+            mig=_profile(_text(ask("nvmlDeviceGetName", handle))) if is_slice else None,
         )
+
+    @property
+    def library(self) -> Any:
+        """The `pynvml` module, for what is not asked here."""
+        return self._nvml
+
+    def answer(self, question: Callable[[], T]) -> T | None:
+        """What it answers to a question of somebody else's; None where it refuses, hangs, or is going away."""
+        try:
+            return self._deadline.ask(question)
+        except Exception:  # whatever a driver that is going away makes of its answers
+            return None
+
+    def place(self, uuid: str | None, pci_bus_id: str | None = None) -> tuple[Any, Any] | None:
+        """Handles of a device and of the whole card, the same object when it is no slice; None when not found."""
+        handle = self._handle(uuid, pci_bus_id)
+        return None if handle is None else (handle, self._card(handle)[0])
 
     def _handle(self, uuid: str | None, pci_bus_id: str | None) -> Any:
         ask = _Questions(self._errors).ask
@@ -194,27 +256,6 @@ class Nvml:
             return handle, False
         card = ask("", nvml_call(self._nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle))
         return (handle, True) if card is None else (card, True)
-
-    def _neighbours(self, handle: Any) -> tuple[str, ...]:
-        """Other processes that compute on this device.
-
-        Inside a container the driver may give process ids of the host, so this process can be in the list
-        under an id that nobody here knows. When its own id is missing, one unknown id is taken to be this
-        process.
-        """
-        ask = _Questions(self._errors).ask
-        processes = ask("", nvml_call(self._nvml, "nvmlDeviceGetComputeRunningProcesses", handle)) or []
-        others = [process for process in processes if process.pid != os.getpid()]
-        if len(others) == len(processes):
-            hidden = [process for process in others if not _is_visible(process.pid)]
-            others = [process for process in others if process not in hidden[:1]]
-        lines = []
-        for process in others:
-            name = _text(ask("", nvml_call(self._nvml, "nvmlSystemGetProcessName", process.pid)))
-            used = _positive(getattr(process, "usedGpuMemory", None))
-            title = f"process {process.pid}" + (f" ({os.path.basename(name)})" if name else "")
-            lines.append(title + (f", {format_bytes(used)}" if used else ""))
-        return tuple(lines)
 
 
 class NvmlMissingError(RooflineError):
@@ -247,14 +288,28 @@ def _profile(name: str | None) -> str:
     return profile.strip() if found and profile.strip() else "unknown profile"
 
 
-def _is_visible(pid: int) -> bool:
-    try:
-        os.kill(pid, 0) if os.name == "posix" else None
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError, OSError):
-        return True
-    return True
+def _violation_s(status: Any) -> float | None:
+    """Seconds of a violation counter; the driver counts nanoseconds, and answers all ones for what it lacks."""
+    nanoseconds = getattr(status, "violationTime", None)
+    if not isinstance(nanoseconds, int) or not 0 <= nanoseconds < 2**63:
+        return None
+    return nanoseconds / 1e9
+
+
+def _is_repair_pending(rows: Any, pages: Any) -> bool | None:
+    """Newer cards remap rows (corrected, uncorrected, pending, failed), older ones retire pages."""
+    known = [bool(rows[2])] if isinstance(rows, (list, tuple)) and len(rows) > 2 else []
+    known += [] if _truth(pages) is None else [bool(pages)]
+    return any(known) if known else None
+
+
+def _truth(value: Any) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
+
+
+def _watts(milliwatts: Any) -> float | None:
+    number = _positive(milliwatts)
+    return None if number is None else number / 1e3
 
 
 def _text(value: Any) -> str | None:

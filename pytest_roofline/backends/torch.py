@@ -27,12 +27,24 @@ from pytest_roofline.backends.torch_accelerator import (
     first_line,
 )
 from pytest_roofline.backends.torch_compile import TorchCompileLog
-from pytest_roofline.backends.torch_kernels import make_arena_kernels, make_kernels, make_link_kernels, make_matmul
+from pytest_roofline.backends.torch_kernels import make_arena_kernels, make_kernels, make_matmul
+from pytest_roofline.backends.torch_links import make_link_kernels, make_link_paths
 from pytest_roofline.backends.torch_markers import MAX_THREADS, Anchor, DrainMarker, EventMarker
 from pytest_roofline.backends.torch_weights import count_module
 from pytest_roofline.device import Device, Pattern, Spec
 from pytest_roofline.errors import DeviceUnavailable, MeasurementError, RooflineUsageError
-from pytest_roofline.protocol import Conditions, Forced, Kernel, Marker, Trace, TraceRequest, WatchedEvents
+from pytest_roofline.generation import GenerationRequest, GenerationWatch
+from pytest_roofline.protocol import (
+    Conditions,
+    Forced,
+    Kernel,
+    LinkPath,
+    Marker,
+    Trace,
+    TraceRequest,
+    TrafficCounter,
+    WatchedEvents,
+)
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.units import format_bytes
 from pytest_roofline.witness import Witness
@@ -126,6 +138,13 @@ class TorchBackend:
         """Ways to send so many bytes from page-locked host memory to an accelerator; counted once."""
         self._its_accelerator(device.id)
         return make_link_kernels(device, working_set_bytes)
+
+    def link_paths(self, device: Device, working_set_bytes: float) -> Sequence[LinkPath]:
+        """Every path to and from an accelerator, its peers of the same kind included: those then have a context."""
+        accelerator = self._its_accelerator(device.id)
+        peers = [one for one in self.devices() if one.kind == device.kind and one.id != device.id]
+        with self._current_device_kept(accelerator):
+            return make_link_paths(device, working_set_bytes, peers, accelerator.module)
 
     # -- waiting
     # -------------------------------------------------------------------------------------------------
@@ -263,6 +282,19 @@ class TorchBackend:
 
         return TorchWitness()
 
+    def watch_generation(self, request: GenerationRequest, drain: Callable[[], None]) -> GenerationWatch:
+        """Calls the `generate` of a module and watches its passes; see `models.generation_watch`."""
+        from pytest_roofline.models.generation_watch import TorchGenerationWatch
+
+        return TorchGenerationWatch(
+            request,
+            drain,
+            trace=self.trace,
+            overwritten=self.witness().overwritten,
+            force=self.force,
+            clock=self._read_clock,
+        )
+
     def trace(self, request: TraceRequest) -> Trace | None:
         """Run the step once under a dispatch mode and account for its bytes."""
         from pytest_roofline.models.module import trace_module
@@ -282,6 +314,10 @@ class TorchBackend:
         if device.is_cpu:
             return replace(self._cpu.conditions(device), threads=torch.get_num_threads())
         return self._its_accelerator(device.id).conditions(device)
+
+    def traffic_counter(self, device: Device) -> TrafficCounter | None:
+        """The device's own count of its memory traffic: NVIDIA's from Hopper on; None elsewhere."""
+        return None if device.is_cpu else self._its_accelerator(device.id).traffic_counter(device, self._read_clock)
 
     def _its_accelerator(self, device_id: str) -> Accelerator:
         if self._accelerator is None:

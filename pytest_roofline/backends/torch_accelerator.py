@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_roofline.device import Device, Spec
-from pytest_roofline.protocol import Conditions, WatchedEvents
+from pytest_roofline.protocol import Conditions, TrafficCounter, WatchedEvents
 from pytest_roofline.specs import load_devices, match
 
 _VENDORS = {"xpu": "Intel", "mps": "Apple", "hpu": "Intel", "npu": "Huawei"}
@@ -196,6 +196,10 @@ class Accelerator:
     def conditions(self, device: Device) -> Conditions:
         """The clocks and neighbours of a device, which the shared API does not tell."""
         return Conditions()
+
+    def traffic_counter(self, device: Device, clock: Callable[[], float]) -> TrafficCounter | None:
+        """The device's own count of its memory traffic; None where it has none."""
+        return None
 
     def repeated(self, launch: Callable[[], object], index: int, seconds: float) -> tuple[Callable[[], object], int]:
         """A launch that takes long enough to be timed, and how many times it does the work; once, where not

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from pytest_roofline.backends.gpm import open_gpm
 from pytest_roofline.backends.nvml import TRANSFERS_PER_CLOCK, Nvml, NvmlFacts, NvmlMissingError
 from pytest_roofline.backends.torch_accelerator import DRIVER_ERRORS, Accelerator, attempt
 from pytest_roofline.device import Device, Spec
-from pytest_roofline.protocol import Conditions
+from pytest_roofline.protocol import Conditions, TrafficCounter
 from pytest_roofline.specs import match
 from pytest_roofline.units import format_bytes_per_s
 
@@ -123,6 +124,14 @@ class CudaAccelerator(Accelerator):
             return Conditions()
         bus_id = _bus_id(self.properties(device.index, [])) if device.uuid is None else None
         return nvml.conditions(device.uuid, bus_id)
+
+    def traffic_counter(self, device: Device, clock: Callable[[], float]) -> TrafficCounter | None:
+        """NVML's, on Hopper and later."""
+        nvml = None if torch.version.hip is not None else self._load_nvml([])
+        if nvml is None:
+            return None
+        bus_id = _bus_id(self.properties(device.index, [])) if device.uuid is None else None
+        return open_gpm(nvml, device.uuid, bus_id, peak_bytes_per_s=device.driver_bandwidth_bytes_per_s, clock=clock)
 
     def _side_stream(self, index: int) -> Any:
         """The one stream for captures: libraries keep a workspace of some megabytes for every stream they

@@ -58,13 +58,13 @@ def make_kernels(
     try:
         # Made inside a user's inference mode, the buffers could not be written to outside of it.
         with torch.inference_mode(False):
-            buffers = [_random_buffer(part_bytes, target) for _ in range(parts)]
+            buffers = [random_buffer(part_bytes, target) for _ in range(parts)]
             kernels = _MAKERS[pattern](buffers, accelerator is not None)
             if accelerator is None:
                 return kernels
             return [kernel for each in kernels for kernel in _settled(each, accelerator, device)]
     except RuntimeError as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise MemoryError(f"{device.id}: buffers of {format_bytes(part_bytes * parts)} do not fit") from error
         raise
 
@@ -96,15 +96,20 @@ def _view(region: Region, start: int, length: int) -> torch.Tensor:
 
 def _part_bytes(pattern: Pattern, working_set_bytes: float) -> int:
     """The size of each buffer of a pattern: whole pages, at least one."""
-    part_bytes = int(working_set_bytes / _PARTS[pattern]) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES
-    return max(part_bytes, _ALIGNMENT_BYTES)
+    return part_length(working_set_bytes / _PARTS[pattern])
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+def part_length(wanted_bytes: float) -> int:
+    """Bytes of a buffer of about that size: whole pages, and at least one."""
+    return max(int(wanted_bytes) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES, _ALIGNMENT_BYTES)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether this is what torch says when memory runs out."""
     return isinstance(error, torch.OutOfMemoryError) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
-def _random_buffer(size_bytes: int, device: torch.device) -> torch.Tensor:
+def random_buffer(size_bytes: int, device: torch.device) -> torch.Tensor:
     """float32 numbers of which each half, read as bfloat16 or float16, is an ordinary number too.
 
     No zeros, infinities or subnormals in any of the three readings: those take other times than data does.
@@ -217,7 +222,7 @@ def _settled(kernel: Kernel, accelerator: Accelerator, device: Device) -> list[K
     try:
         kernel.launch()
     except DRIVER_ERRORS as error:
-        if isinstance(error, RuntimeError) and _is_out_of_memory(error):
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         return []
     rates = [device.driver_bandwidth_bytes_per_s, device.spec.bandwidth_bytes_per_s if device.spec else None]
@@ -236,25 +241,6 @@ def _settled(kernel: Kernel, accelerator: Accelerator, device: Device) -> list[K
     ]
 
 
-def make_link_kernels(device: Device, size_bytes: float) -> list[Kernel]:
-    """Ways to send so many bytes of page-locked host memory to the device, counted once; none where that is
-    not had.
-
-    Raises MemoryError when they do not fit.
-    """
-    target = torch.device(device.kind, device.index)
-    length = max(_ALIGNMENT_BYTES, int(size_bytes) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES)
-    try:
-        with torch.inference_mode(False):
-            source = _random_buffer(length, torch.device("cpu")).pin_memory()
-            sink = torch.empty_like(source, device=target)
-    except RuntimeError as error:
-        if _is_out_of_memory(error):
-            raise MemoryError(f"{device.id}: {format_bytes(length)} of page-locked memory are not to be had") from error
-        return []
-    return [_kernel("copy_-from-host", "read", length, partial(sink.copy_, source, non_blocking=True))]
-
-
 def make_matmul(device: Device, dtype: str, size: int) -> Callable[[], object]:
     """A product of two random square matrices, 2 * size**3 operations; see `DTYPES` for the names.
 
@@ -271,7 +257,7 @@ def make_matmul(device: Device, dtype: str, size: int) -> Callable[[], object]:
             launch = _product(target, dtype, size)
             launch()
     except DRIVER_ERRORS as error:
-        if isinstance(error, RuntimeError) and _is_out_of_memory(error):
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise MemoryError(f"{device.id}: matrices of {size} x {size} {dtype} do not fit") from error
         reason = first_line(error)
         raise RooflineUsageError(f"{device.id} does not multiply {dtype} at size {size}: {reason:.200}") from error

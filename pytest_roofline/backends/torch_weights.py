@@ -9,6 +9,10 @@ import torch
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.traffic import COUNTED, Traffic
+from pytest_roofline.units import format_bytes
+
+ABSENT_SHARE = 0.01
+"""Of all parameters: so few on the meta device move no ceiling."""
 
 
 def count_module(model: Any, *, batch: int | None = None, context: int | None = None) -> Traffic:
@@ -17,7 +21,7 @@ def count_module(model: Any, *, batch: int | None = None, context: int | None = 
     Not counted: the KV cache, and buffers with fewer than two dimensions. Parameters of experts and buffers
     (packed weights, but caches too) are in the expected bytes and not in the least ones, because a pass need
     not read them all. Raises RooflineUsageError for what is no module, or one without parameters that hold
-    memory.
+    memory, or whose parameters lie on no device.
     """
     if not isinstance(model, torch.nn.Module):
         raise RooflineUsageError(
@@ -25,10 +29,12 @@ def count_module(model: Any, *, batch: int | None = None, context: int | None = 
         )
     tables = _lookup_tables(model)
     seen: set[object] = set()
-    expected = least = 0.0
+    expected = least = absent = 0.0
     sizes: dict[str, float] = {}
     for tensor, is_sure in _weights(model):
         parts = _parts(tensor)
+        if tensor.device.type == "meta":
+            absent += float(tensor.numel() * tensor.element_size())
         for key, size_bytes in parts:
             if key in seen:
                 continue
@@ -39,8 +45,13 @@ def count_module(model: Any, *, batch: int | None = None, context: int | None = 
             least += size_bytes if is_sure else 0.0
             dtype = str(tensor.dtype).removeprefix("torch.")
             sizes[dtype] = sizes.get(dtype, 0.0) + size_bytes
-    if expected <= 0:
+    if expected <= 0 and not absent:
         raise RooflineUsageError(f"a {type(model).__name__} without parameters in memory has no bytes to count")
+    if absent > ABSENT_SHARE * (expected + absent):
+        raise RooflineUsageError(
+            f"{format_bytes(absent)} of the {format_bytes(expected + absent)} of a {type(model).__name__} are in no "
+            "memory between two passes (offloaded?), so they cannot be counted; a traced pass sees them: give step="
+        )
     notes = ["bytes counted from the parameters, without the KV cache: a traced step sees what it reads"]
     if least < expected:
         notes.append("experts and buffers are counted whole; the least bytes leave them out")

@@ -9,6 +9,8 @@ from pytest_roofline.units import format_bytes, format_ratio
 BYTES_TOLERANCE = 0.10
 TOKENS_TOLERANCE = 0.02
 MISSING_BYTES_SHARE = 0.02
+SPILL_TOLERANCE = 0.01
+"""Of all bytes: by so much may a declaration and a trace differ before the place of the bytes is in question."""
 
 
 def bytes_disagree(evidence: Evidence) -> Finding | None:
@@ -38,7 +40,9 @@ def bytes_disagree(evidence: Evidence) -> Finding | None:
             ),
             figures=figures,
         )
-    if min(claimed, declared.least_bytes_per_pass) > moved * (1 + BYTES_TOLERANCE):
+    # What lies elsewhere may be read where no trace of this device looks.
+    spilled = evidence.traffic.spilled_bytes_per_pass if evidence.traffic is not None else 0.0
+    if min(claimed, declared.least_bytes_per_pass) - spilled > moved * (1 + BYTES_TOLERANCE):
         return Finding(
             check="bytes-disagree",
             severity="bogus",
@@ -50,7 +54,7 @@ def bytes_disagree(evidence: Evidence) -> Finding | None:
             figures=figures,
             remedy="declare the bytes of one pass, or pass model= and let the trace count them",
         )
-    if claimed > seen * (1 + BYTES_TOLERANCE):
+    if claimed - spilled > seen * (1 + BYTES_TOLERANCE):
         # These bytes did move, so nobody invented them; but a better implementation would not move them.
         return Finding(
             check="bytes-disagree",
@@ -75,6 +79,30 @@ def bytes_disagree(evidence: Evidence) -> Finding | None:
             remedy="declare the missing bytes, or pass model= and let the trace count them",
         )
     return None
+
+
+def spill_disagrees(evidence: Evidence) -> Finding | None:
+    """More declared as spilled than a closed trace leaves room for: the floor of such a pass would be too high.
+
+    Not an accusation: weights that another thread fetched ahead are read from the device's memory, too.
+    """
+    traced, traffic = evidence.traced, evidence.traffic
+    if traced is None or traffic is None or not traced.is_closed or not traffic.spilled_bytes_per_pass:
+        return None
+    seen, said = traced.resident_bytes_per_pass, traffic.resident_bytes_per_pass
+    # A link is so much slower than a memory that a tenth of the bytes may be nine tenths of the time.
+    if seen <= said + BYTES_TOLERANCE * traffic.spilled_bytes_per_pass + SPILL_TOLERANCE * traffic.bytes_per_pass:
+        return None
+    return Finding(
+        check="bytes-disagree",
+        severity="inconclusive",
+        message=(
+            f"{format_bytes(traffic.spilled_bytes_per_pass)} per pass said to lie outside of the device's memory, but "
+            f"{format_bytes(seen)} of {format_bytes(traffic.bytes_per_pass)} were read in it"
+        ),
+        figures={"spilled_bytes_per_pass": traffic.spilled_bytes_per_pass, "traced_resident_bytes_per_pass": seen},
+        remedy="drop offload=: a trace sees what lies with the host; or allow it where weights are fetched ahead",
+    )
 
 
 def _parts(traced: Traffic) -> str:
@@ -155,4 +183,51 @@ def tokens_disagree(evidence: Evidence) -> Finding | None:
         ),
         figures={"claimed_tokens": claimed, "possible_tokens": possible, "passes": window.passes},
         remedy="claim the ids of this window alone, and declare batch= and tokens_per_pass= if a pass emits more",
+    )
+
+
+def ids_without_passes(evidence: Evidence) -> Finding | None:
+    """More ids than the passes of the model can have yielded.
+
+    That alone convicts nobody, for an engine behind `generate` may run where its passes are not seen (a captured graph,
+    another library). Ids that are the same for every prompt, or passes that only a new prompt needs, are a replay.
+    """
+    seen = evidence.generated
+    if seen is None or seen.possible_tokens is None or seen.tokens <= seen.possible_tokens:
+        return None
+    figures = {
+        "tokens": seen.tokens,
+        "possible_tokens": seen.possible_tokens,
+        "passes": seen.passes,
+        "replay": seen.replay,
+        "prompts": seen.prompts,
+    }
+    first = (
+        f"{seen.tokens} new ids were returned, and the {seen.passes} passes of the model that ran can have yielded "
+        f"{seen.possible_tokens}"
+    )
+    if seen.replay in ("by-prompt", "same-ids"):
+        found = (
+            "another prompt of the same shape runs its passes, this one does not"
+            if seen.replay == "by-prompt"
+            else f"{seen.prompts} other prompts of the same shape gave the same ids"
+        )
+        return Finding(
+            check="tokens-disagree",
+            severity="bogus",
+            message=(
+                f"{first}: the ids are remembered, not generated\n"
+                f"  found: {found}\n"
+                f"  expected: a position of a pass for every new id\n"
+                "  likely: a result that generate keeps and returns again"
+            ),
+            figures=figures,
+            remedy="run the model on every call; a cache of answers is no decode speed",
+        )
+    return Finding(
+        check="tokens-disagree",
+        severity="inconclusive",
+        message=f"{first}: they were computed where this tool cannot see passes, so there is no time of a pass",
+        figures=figures,
+        remedy="measure the engine's own step with roofline.decode, or the whole with roofline.audit",
     )

@@ -22,6 +22,13 @@ ALTERNATIONS = 5
 AUDIT_BOGUS_RATIO = 2.0
 """Without a sheet an audit cannot be repeated: up to twice the best of all probes it is only unsure."""
 PEAK_SLACK = 1.15
+LIMIT_REMEDY = (
+    "check that the work ran in this call, that the bytes are those of one pass, and that the weights were written"
+)
+STREAM_REMEDY = (
+    "state what the server runs (model=, weights=, device=, tp=, and tokens_per_pass= where it drafts), and look for "
+    "answers that it remembers"
+)
 HOT_SLACK = 1.25
 """There is no sheet of a cache: what the probe read from it, and a quarter on top."""
 
@@ -40,14 +47,16 @@ def closed_pass_s(evidence: Evidence) -> float | None:
 
 
 def memory_bytes(evidence: Evidence) -> float | None:
-    """The least bytes of a pass that cannot have come from cache."""
+    """The least bytes of a pass that neither a cache nor another memory can have served."""
     traced = evidence.traced if evidence.traced is not None and evidence.traced.is_closed else None
     if traced is not None and evidence.declared is not None and is_blind(traced, evidence.declared):
         traced = None  # what it did not see may have moved: then the declaration has to be possible by itself
     candidates = [t.least_bytes_per_pass for t in (evidence.traffic, evidence.declared, traced) if t]
     if not candidates:
         return None
-    return max(0.0, min(candidates) - evidence.knee_bytes)
+    elsewhere = evidence.traffic.spilled_bytes_per_pass if evidence.traffic else 0.0
+    elsewhere += sum(size for _, size in evidence.elsewhere)
+    return max(0.0, min(candidates) - evidence.knee_bytes - elsewhere)
 
 
 def faster_than_limit(evidence: Evidence) -> Finding | None:
@@ -83,10 +92,7 @@ def faster_than_limit(evidence: Evidence) -> Finding | None:
             "pass_s": pass_s,
             "ratio": ratio,
         },
-        remedy=(
-            "check that the work ran in this call, that the bytes are those of one pass, and that the weights were "
-            "written"
-        ),
+        remedy=STREAM_REMEDY if evidence.kind == "stream" else LIMIT_REMEDY,
     )
 
 
@@ -137,40 +143,19 @@ def _diagnosis(evidence: Evidence, ratio: float) -> str:
     return "bytes declared that the step does not read, weights never written (one zero page), or work skipped"
 
 
-def does_not_scale(evidence: Evidence) -> Finding | None:
-    """The slope is no time of a pass: 2N passes take hardly longer than N, though a block as a whole is slow enough.
-
-    Accusations rest on closed time, which fixed costs only lengthen; a result may not pass on a slope that no device
-    can reach. So this one never accuses, and never lets pass.
-    """
-    if not evidence.samples:
-        return None
-    slope_s, closed_s = median([s.step_s for s in evidence.samples]), closed_pass_s(evidence)
-    if closed_s is None or (slope_s > 0 and not _is_beyond(evidence, slope_s)) or _is_beyond(evidence, closed_s):
-        return None
-    return Finding(
-        check="does-not-scale",
-        severity="inconclusive",
-        message=(
-            f"{format_seconds(slope_s)} per pass by the difference of N and 2N passes, {format_seconds(closed_s)} by "
-            "the whole block: the time does not grow with the passes"
-        ),
-        figures={"step_s": slope_s, "closed_pass_s": closed_s},
-        remedy=(
-            "check that every call does its work (a remembered result, a graph that is not replayed), or give the "
-            "blocks more time (--roofline-max-time) and room (passes_per_reset=)"
-        ),
-    )
-
-
-def _is_beyond(evidence: Evidence, pass_s: float) -> bool:
+def is_beyond(evidence: Evidence, pass_s: float) -> bool:
     """Whether a pass of this length exceeds the limit of memory or of compute, with its slack."""
     if pass_s <= 0:
         return False
-    limit, needed, flops = evidence.limit, memory_bytes(evidence), _least_flops(evidence)
+    limit, needed = evidence.limit, memory_bytes(evidence)
     if limit is not None and needed and needed / pass_s > limit.with_slack_bytes_per_s:
         return True
-    peak = evidence.peak_limit_flops_per_s
+    return is_above_peak(evidence, pass_s)
+
+
+def is_above_peak(evidence: Evidence, pass_s: float) -> bool:
+    """Whether a pass of this length does more arithmetic than the largest peak allows, with its slack."""
+    peak, flops = evidence.peak_limit_flops_per_s, _least_flops(evidence)
     return peak is not None and bool(flops) and flops / pass_s > PEAK_SLACK * peak
 
 
@@ -214,6 +199,20 @@ def probe_unsure(evidence: Evidence) -> Finding | None:
         message=f"the probe of this device cannot be trusted: {'; '.join(evidence.probe_doubts)}",
         figures={"doubts": list(evidence.probe_doubts)},
         remedy="free memory and stop what else runs on this machine, then start again",
+    )
+
+
+def places_unsure(evidence: Evidence) -> Finding | None:
+    """The bytes of a pass lie on several devices, and how fast one reads the other's memory is not known."""
+    if not evidence.elsewhere or evidence.fraction is None:
+        return None
+    others = ", ".join(f"{format_bytes(size)} on {name}" for name, size in evidence.elsewhere)
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=f"a part of what a pass reads lies on another device: {others}; one device's ceiling is not theirs",
+        figures={"elsewhere": dict(evidence.elsewhere)},
+        remedy="measure the part of each device by itself, or say with offload= how much comes over the link",
     )
 
 

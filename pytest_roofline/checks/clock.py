@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_roofline.checks.amounts import tokens_disagree
+from pytest_roofline.checks.ceiling import compute_unsure, faster_than_limit
 from pytest_roofline.checks.device_events import events_disagree
 from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Severity, Window
-from pytest_roofline.checks.leftover import TOLERANCE, excess, is_idle_like, ledger_tokens, severity_of_leftover
+from pytest_roofline.checks.leftover import TOLERANCE, Leftover, excess, is_idle_like, judge_leftover, ledger_tokens
 from pytest_roofline.units import format_fraction, format_rate, format_ratio, format_seconds
 
 CLOCK_TOLERANCE = 0.01
@@ -25,11 +26,31 @@ DRAIN_REMEDY = (
     "mx.eval(out), or out.item()) on the device and stream that do the work"
 )
 
+WATCH_REMEDY = "or wrap the step with audit.watch(step), which shows how long its passes were"
+
 FORCE_REMEDY = "mx.eval(out) belongs before the stop (or out.item(), or torch_xla.sync() and reading the value)"
+
+RECEIPT_REMEDY = "stop the clock when the last id has been received (the last item of the stream, the answer's end)"
+
+
+def _ending(window: Window) -> str:
+    return "the last id was received" if window.is_by_receipt else "the device finished"
 
 
 def _stop(window: Window) -> str:
     return f" at {window.stop_where}" if window.stop_where else ""
+
+
+def _two_long_passes(leftover: Leftover) -> str:
+    return (
+        f"two passes of look-ahead are honest, and passes of {format_seconds(leftover.least_s / 2)} would make it two: "
+        f"they may have taken up to {format_seconds(leftover.longest_pass_s)} for all that is known"
+    )
+
+
+def _late(window: Window) -> str:
+    late_s = window.marker_late_s
+    return f", and an end is seen up to {format_seconds(late_s)} late" if late_s > window.idle_drain_s else ""
 
 
 def not_drained(evidence: Evidence) -> Finding | None:
@@ -50,9 +71,8 @@ def not_drained(evidence: Evidence) -> Finding | None:
     )
     share = window.leftover_s / window.window_s if window.window_s > 0 else float("inf")
     leftover_passes = window.leftover_s / whole.pass_s if whole.pass_s > 0 else 0.0
-    severity: Severity = "note"
-    if excess(claim, window.closed_s, ledger_tokens(evidence)) > 1 + TOLERANCE:
-        severity = severity_of_leftover(whole, window.leftover_s, window.window_s)
+    leftover = judge_leftover(evidence, whole, window.leftover_s, open_s=window.window_s, closed_s=window.closed_s)
+    severity = leftover.severity
     if severity == "note" and is_idle_like(window, window.leftover_s):
         return None  # that is what draining an idle device costs
     figures = {
@@ -60,6 +80,9 @@ def not_drained(evidence: Evidence) -> Finding | None:
         "leftover_s": window.leftover_s,
         "closed_s": window.closed_s,
         "leftover_passes": leftover_passes,
+        "least_leftover_s": leftover.least_s,
+        "longest_pass_s": leftover.longest_pass_s,
+        "marker_late_s": window.marker_late_s,
         "idle_drain_s": window.idle_drain_s,
         "passes": window.passes,
         "claimed_tokens_per_s": claim.tokens_per_s,
@@ -76,20 +99,24 @@ def not_drained(evidence: Evidence) -> Finding | None:
             figures=figures,
         )
     message = (
-        f"the clock stopped at {format_seconds(window.window_s)}{_stop(window)} but the device finished at "
+        f"the clock stopped at {format_seconds(window.window_s)}{_stop(window)} but {_ending(window)} at "
         f"{format_seconds(window.closed_s)} ({format_ratio(window.closed_s / max(window.window_s, 1e-12))}): "
         f"missing synchronization\n"
         f"  found: {leftover_passes:.1f} passes of work, {format_seconds(window.leftover_s)}, left over after the stop "
-        f"(an idle drain takes {format_seconds(window.idle_drain_s)})\n"
+        f"(an idle drain takes {format_seconds(window.idle_drain_s)}{_late(window)})\n"
         f"  claimed {format_rate(claim.tokens_per_s)} tok/s, the closed time allows "
         f"{format_rate(ledger_tokens(evidence) / window.closed_s)} tok/s"
     )
-    if severity == "inconclusive":
+    remedy = RECEIPT_REMEDY if window.is_by_receipt else DRAIN_REMEDY
+    if leftover.is_two_long_passes and severity == "inconclusive":
+        message += f"\n  {_two_long_passes(leftover)}"
+        remedy = f"{DRAIN_REMEDY}; {WATCH_REMEDY}"
+    elif severity == "inconclusive":
         message += (
             f"\n  {window.passes:g} passes are too few to tell look-ahead from a missing drain "
             f"({format_fraction(share)} of the window is left over)"
         )
-    return Finding(check="not-drained", severity=severity, message=message, figures=figures, remedy=DRAIN_REMEDY)
+    return Finding(check="not-drained", severity=severity, message=message, figures=figures, remedy=remedy)
 
 
 def output_not_forced(evidence: Evidence) -> Finding | None:
@@ -97,9 +124,8 @@ def output_not_forced(evidence: Evidence) -> Finding | None:
     window, claim = evidence.window, evidence.claim
     if window is None or claim is None or claim.seconds <= 0 or window.unforced_s <= 0:
         return None
-    if excess(claim, window.closed_s, ledger_tokens(evidence)) <= 1 + TOLERANCE:
-        return None
-    severity = severity_of_leftover(window, window.unforced_s, window.window_s)
+    leftover = judge_leftover(evidence, window, window.unforced_s, open_s=window.window_s, closed_s=window.closed_s)
+    severity = leftover.severity
     if severity == "note":
         return None
     passes = window.unforced_s / window.pass_s
@@ -116,6 +142,7 @@ def output_not_forced(evidence: Evidence) -> Finding | None:
             f"proves nothing about work that was never submitted to it\n"
             f"  claimed {format_rate(claim.tokens_per_s)} tok/s, the closed time allows "
             f"{format_rate(ledger_tokens(evidence) / window.closed_s)} tok/s"
+            + (f"\n  {_two_long_passes(leftover)}" if leftover.is_two_long_passes else "")
         ),
         figures={
             "window_s": window.window_s,
@@ -152,6 +179,9 @@ def claim_exceeds_closed_time(evidence: Evidence) -> Finding | None:
         longer = _longer_than_audit(evidence, claim)
         if longer is not None and longer.severity == "bogus":
             return longer
+        impossible = _impossible_beside(evidence, claim)
+        if impossible is not None:
+            return impossible
         return Finding(
             check="claim-exceeds-closed-time",
             severity="inconclusive",
@@ -192,6 +222,47 @@ def claim_exceeds_closed_time(evidence: Evidence) -> Finding | None:
             "possible_tokens_per_s": possible,
         },
         remedy="claim the tokens and the seconds of the same stretch of the run",
+    )
+
+
+def _impossible_beside(evidence: Evidence, claim: Claim) -> Finding | None:
+    """The claim exceeds what the device can do, and the only stretch that was timed says by how much it is wrong.
+
+    Nothing ties the two, so the stretch alone accuses nobody: the claim may be of another one, by a clock unseen.
+    """
+    likely = evidence.likely
+    if likely is None or likely.closed_s <= 0:
+        return None
+    tokens = evidence.ids_seen if evidence.ids_seen is not None else claim.tokens
+    if excess(claim, likely.closed_s, tokens) <= 1 + TOLERANCE:
+        return None
+    limits = (faster_than_limit(evidence), compute_unsure(evidence))
+    beyond = next((one for one in limits if one is not None and one.severity == "bogus"), None)
+    if beyond is None or beyond.check in evidence.allow:
+        return None
+    possible = tokens / likely.closed_s
+    given = "" if likely.returned_s is None else f", and was given as {format_seconds(likely.returned_s)}"
+    return Finding(
+        check="claim-exceeds-closed-time",
+        severity="bogus",
+        message=(
+            f"{format_rate(claim.tokens_per_s)} tok/s claimed, {tokens:g} tokens in {format_seconds(claim.seconds)}, "
+            f"but the only stretch that was timed took {format_seconds(likely.closed_s)}: {tokens:g} tokens in that "
+            f"are {format_rate(possible)} tok/s{_less(claim.tokens_per_s, possible)}\n"
+            f"  found: {likely.source}{_stop(likely)}; by the private clock it took "
+            f"{format_seconds(likely.closed_s)}{given}\n"
+            f"  the claim cannot be of another stretch either: {beyond.message.splitlines()[0]}\n"
+            "  likely: a time that was clamped, wrapped, divided, or told by a patched event or clock"
+        ),
+        figures={
+            "claimed_tokens_per_s": claim.tokens_per_s,
+            "claimed_s": claim.seconds,
+            "closed_s": likely.closed_s,
+            "returned_s": likely.returned_s,
+            "tokens": tokens,
+            "possible_tokens_per_s": possible,
+        },
+        remedy="claim the time as it was read, unclamped, in seconds",
     )
 
 

@@ -7,8 +7,8 @@ time in another unit.
 
 from __future__ import annotations
 
-from pytest_roofline.checks.evidence import Evidence, Finding, Severity, Window
-from pytest_roofline.checks.leftover import TOLERANCE, excess, ledger_tokens, severity_of_leftover
+from pytest_roofline.checks.evidence import Evidence, Finding, Window
+from pytest_roofline.checks.leftover import judge_leftover, ledger_tokens
 from pytest_roofline.units import format_rate, format_ratio, format_seconds
 
 SAME_TIME = 0.05
@@ -36,10 +36,8 @@ def events_disagree(evidence: Evidence) -> Finding | None:
         if given_s > highest_s * 1.01 + 2 * _SLACK_S:
             return _note(window, given_s, highest_s)
         return None
-    gain = excess(claim, window.closed_s, ledger_tokens(evidence))
-    severity: Severity = "note"
-    if gain > 1 + TOLERANCE:
-        severity = severity_of_leftover(window, window.beside_s, window.window_s)
+    beside = judge_leftover(evidence, window, window.beside_s, open_s=window.window_s, closed_s=window.closed_s)
+    severity = beside.severity
     if severity == "note":
         return _note(window, given_s, closed_s)
     check, cause = _cause(window, given_s, closed_s)

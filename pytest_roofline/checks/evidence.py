@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pytest_roofline.checks.attempts import Work
+from pytest_roofline.checks.counted import Counted
+from pytest_roofline.checks.exchanged import Exchanged
+from pytest_roofline.checks.generated import Generated
+from pytest_roofline.conditions import Stretch
 from pytest_roofline.residency import Survey
 from pytest_roofline.roofline import Ceiling, Interval
+from pytest_roofline.samples import between
 from pytest_roofline.traffic import Traffic
 
 DRIVER_SLACK = 1.02
@@ -20,7 +25,7 @@ MEASURED_SLACK = 1.25
 """By how much a result must exceed a limit to be called impossible, by what the limit rests on."""
 
 Severity = Literal["bogus", "inconclusive", "note"]
-Kind = Literal["decode", "prefill", "kernel", "audit"]
+Kind = Literal["decode", "prefill", "kernel", "audit", "generate", "stream"]
 
 CHECK_NAMES = (
     "not-drained",
@@ -102,10 +107,17 @@ class Sample:
     ruler_before_bytes_per_s: float
     ruler_after_bytes_per_s: float
     fraction: float
-    """Of the ceiling at the mean of the two bracketing probes."""
+    """Of the ceiling at `ruler_bytes_per_s`."""
     context: float | None = None
     compiled: CompiledInWindow | None = None
     """What was compiled while its blocks ran."""
+    conditions: Stretch | None = None
+    """How the device was meanwhile. A throttled sample is kept, and says so here."""
+
+    @property
+    def ruler_bytes_per_s(self) -> float:
+        """The two bracketing probes together: their harmonic mean, for it is times that add up, not rates."""
+        return between(self.ruler_before_bytes_per_s, self.ruler_after_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +211,14 @@ class Window:
     """Timed by device events: `returned_s` is what they gave."""
     host_s: float | None = None
     """Host time between the two records of such a window."""
+    is_by_receipt: bool = False
+    """Of an engine in another process: the leftover is until its ids had been received."""
     stops: int = 1
     """How often the clock was stopped: samples and laps have a leftover each, and each is seen a little late."""
+    marker_late_s: float = 0.0
+    """By how much an end may be seen too late: what a marker behind nothing took at worst."""
+    longest_call_s: float | None = None
+    """The longest from call to call of a watched step, the first quarter apart: passes waited for took no more."""
 
     @property
     def closed_s(self) -> float:
@@ -255,13 +273,27 @@ class Claim:
 class Clocks:
     """What a device admits of its clocks around a measurement: the lower of before and after, None is not known.
 
-    Shares are of the highest clock of that kind. `reasons` are those for which the device held its clocks down itself;
+    Shares are of the highest clock of that kind; `held_share` is the part of the time that a processor's quota kept the
+    process waiting. `reasons` are those for which the device held its clocks down itself;
     idleness and clocks that somebody set are none of them.
     """
 
     compute_share: float | None = None
     memory_share: float | None = None
     reasons: tuple[str, ...] = ()
+    held_share: float | None = None
+
+    @classmethod
+    def of(cls, stretch: Stretch | None) -> Clocks | None:
+        """What a stretch of time tells; None where the device admits nothing."""
+        if stretch is None or not stretch.is_throttled:
+            return None
+        return cls(
+            compute_share=stretch.compute_share,
+            memory_share=stretch.memory_share,
+            reasons=stretch.reasons,
+            held_share=stretch.held_share,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +339,7 @@ class Evidence:
     at_most: float | None = None
     is_cache_hot: bool = False
     """The caller asked to be judged against the cache."""
+    elsewhere: tuple[tuple[str, float], ...] = ()  # bytes of a pass on other devices, no rate of whose links is known
     timed_out: bool = False
     window: Window | None = None
     claim: Claim | None = None
@@ -323,13 +356,20 @@ class Evidence:
     """Host time of the first watched pass of an audit's window, and the median of the later ones."""
     is_window_unknown: bool = False
     """Several clock reads, and none of them fits the claim."""
+    likely: Window | None = None
+    """The only stretch that was timed where the window is unknown: nothing ties the claim to it."""
     whole_audit_s: float | None = None
     tokens_claimed: float | None = None
     ids_seen: int | None = None
     batch: int = 1
     tokens_per_pass: float = 1.0
     neighbours_share: float | None = None
-    """Part of this process's cores that others used while measuring, 0 to 1; None where it is not known."""
+    """Part of this process's cores, or of the device's time, that others used while measuring, 0 to 1; None where it is
+    not known."""
+    steal_share: float | None = None
+    """The part of it that the hypervisor gave to other guests."""
+    neighbours: tuple[str, ...] = ()
+    """Other processes that were seen on this very device, as text."""
     cores: int | None = None
     """Cores that this process may use; None on other devices."""
     probe_doubts: tuple[str, ...] = ()
@@ -348,5 +388,13 @@ class Evidence:
     """Whether every rank worked on the same tokens (tensor parallel), which then count once."""
     work: Work | None = None
     """What was tried after the measurement; None where nothing was."""
+    counted: Counted | None = None
+    """What the device's own counter saw; None where there is no counter that can be relied on."""
+    generated: Generated | None = None
+    exchanged: Exchanged | None = None
+    """What a server's streamed answers showed."""
+    suspended_s: float = 0.0
+    """Part of an audit's window in which this process did not run at all, and what ran after the window's end."""
+    suspended_late_s: float = 0.0
     notes: tuple[str, ...] = ()
     allow: frozenset[str] = frozenset()

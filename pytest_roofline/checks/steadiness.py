@@ -86,6 +86,8 @@ def _needed_bytes(evidence: Evidence, noise: Interval) -> float:
 
 def too_few_samples(evidence: Evidence) -> Finding | None:
     """Too few samples for an interval, or the budget lies inside it."""
+    if evidence.kind == "stream":
+        return None  # requests, not samples: `answers_too_few`
     if evidence.kind == "audit":
         return _undecided_audit(evidence)
     count, noise = len(evidence.samples), evidence.fraction
@@ -98,6 +100,9 @@ def too_few_samples(evidence: Evidence) -> Finding | None:
     remedy = "raise --roofline-max-time, give the cache more room (reset=, passes_per_reset=), or use a quieter machine"
     if noise is None or not enough_samples(count):
         end = "in the time allowed" if evidence.timed_out else "before the state ran out of room"
+        if evidence.kind == "generate" and not evidence.timed_out:
+            end = "of runs that went on after their first token"
+            remedy = "set min_new_tokens=, or another prompt, so that the runs decode"
         return Finding(
             check="too-few-samples",
             severity="inconclusive",
@@ -124,6 +129,8 @@ def _undecided_audit(evidence: Evidence) -> Finding | None:
     noise = evidence.fraction
     if noise is None or evidence.at_least is None or noise.clears(evidence.at_least) is not None:
         return None
+    if evidence.suspended_s > 0:
+        return None  # not the probes: `suspended` says it
     return Finding(
         check="drifted",
         severity="inconclusive",
@@ -155,9 +162,7 @@ def drifted(evidence: Evidence) -> Finding | None:
     if evidence.at_least is not None and is_miss and not is_compute_bound(evidence):
         # Against the slower of the two neighbouring probes each: would the budget be within reach?
         kindest = [
-            s.fraction
-            * ((s.ruler_before_bytes_per_s + s.ruler_after_bytes_per_s) / 2)
-            / min(s.ruler_before_bytes_per_s, s.ruler_after_bytes_per_s)
+            s.fraction * s.ruler_bytes_per_s / min(s.ruler_before_bytes_per_s, s.ruler_after_bytes_per_s)
             for s in samples
         ]
         if median_interval(kindest).high >= evidence.at_least and median(kindest) > 1.02 * median(
@@ -181,38 +186,4 @@ def drifted(evidence: Evidence) -> Finding | None:
         severity="note",
         message=f"the probed bandwidth moved from {span} while measuring; the fraction follows it pair by pair",
         figures=figures,
-    )
-
-
-NEIGHBOURS_SHARE = 0.10
-"""From a tenth of our cores on, others are worth a word."""
-STALLED_SHARE = 0.9
-"""While one of its cores is taken away, a parallel step does next to nothing: every barrier waits for that core."""
-
-
-def device_shared(evidence: Evidence) -> Finding | None:
-    """Others used the processor that was measured; where that explains a miss, it is no failure.
-
-    Unlike bandwidth, which the probes follow, a core that is taken away stalls all threads of a step at their next
-    barrier. With a share s of c cores taken, at least one is missing for up to ``s * c`` of the time, and the step was
-    slowed by up to ``1 / (1 - 0.9 * s * c)`` (measured: eight times, beside one busy process on two cores). It never
-    excuses a result that is too fast.
-    """
-    share = evidence.neighbours_share
-    if share is None or share < NEIGHBOURS_SHARE:
-        return None
-    slowdown = 1 / (1 - STALLED_SHARE * min(1.0, share * (evidence.cores or 1)))
-    bounds, budget = fraction_bounds(evidence), evidence.at_least
-    is_missed = budget is not None and bounds is not None and bounds.clears(budget) is False
-    explains = is_missed and bounds is not None and budget is not None and bounds.high * slowdown >= budget
-    effect = f", which may slow it by up to {format_ratio(slowdown)}"
-    return Finding(
-        check="device-shared",
-        severity="inconclusive" if explains else "note",
-        message=(
-            f"other processes used {format_fraction(share)} of this process's cores while it was measured{effect}"
-            + (": below the budget, but not by its own fault alone" if explains else "")
-        ),
-        figures={"neighbours_share": share, "cores": evidence.cores, "slowdown": slowdown},
-        remedy="measure on a machine that nobody else uses, one test process at a time",
     )

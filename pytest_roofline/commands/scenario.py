@@ -94,12 +94,12 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
     """The records that the options stand for. Raises RooflineUsageError that names the option."""
-    from pytest_roofline.predict import architecture_of, inventory_in, machine_of, smaller_inventories, smaller_rules
+    from pytest_roofline.predict import architecture_of, inventory_in, smaller_inventories, smaller_rules
     from pytest_roofline.units import parse_bytes, parse_number
     from pytest_roofline.workload import Workload
 
     catalogue = catalogue_of(arguments)
-    machine = machine_of(arguments.device, _given(arguments), catalogue)
+    machine = machine_in(arguments, catalogue)
     smaller: Iterable[Inventory]
     if arguments.params is not None:
         if arguments.model is not None:
@@ -114,7 +114,7 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
             raise RooflineUsageError("--active goes with --params; MODEL has its own count")
         if arguments.model is None:
             raise RooflineUsageError("which MODEL? a spec's name, a file, or --params 70B")
-        declared = _option(arguments, "kv_per_token", parse_bytes)
+        declared = parsed_option(arguments, "kv_per_token", parse_bytes)
         if declared is not None and arguments.kv is not None:
             raise RooflineUsageError("--kv-per-token states the bytes that --kv would decide: give one of them")
         architecture = architecture_of(arguments.model, catalogue, has_caches=declared is None)
@@ -123,7 +123,7 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
             inventory = inventory.with_kv(declared, "given: --kv-per-token")
         smaller = smaller_inventories(architecture, inventory, arguments.kv, catalogue)
         draft = _draft(arguments, architecture, inventory, catalogue)
-    accepted = _option(arguments, "tokens_per_pass", parse_number)
+    accepted = parsed_option(arguments, "tokens_per_pass", parse_number)
     if accepted is None:
         accepted = 1.0 if draft is None else draft.tokens + 1.0
     return Scenario(
@@ -135,11 +135,18 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
             prompt=None if arguments.prompt is None else whole(arguments.prompt, "--prompt", least=1),
             tokens_per_pass=accepted,
             draft=draft,
-            offload=_fraction(arguments.offload, "--offload"),
+            offload=share_of(arguments.offload, "--offload"),
             is_overlapped=arguments.overlap,
         ),
         smaller=smaller,
     )
+
+
+def machine_in(arguments: argparse.Namespace, catalogue: Catalogue) -> Machine:
+    """The device that the options stand for."""
+    from pytest_roofline.predict import machine_of
+
+    return machine_of(arguments.device, _given(arguments), catalogue)
 
 
 def _given(arguments: argparse.Namespace) -> Given:
@@ -147,12 +154,12 @@ def _given(arguments: argparse.Namespace) -> Given:
     from pytest_roofline.units import parse_bytes, parse_bytes_per_s, parse_flops_per_s, parse_seconds
 
     return Given(
-        bandwidth_bytes_per_s=_option(arguments, "bandwidth", parse_bytes_per_s),
-        peak_flops_per_s=_option(arguments, "peak", parse_flops_per_s),
-        memory_bytes=_option(arguments, "memory", parse_bytes),
-        link_bytes_per_s=_option(arguments, "link", parse_bytes_per_s),
-        link_latency_s=_option(arguments, "link_latency", parse_seconds) or 0.0,
-        spill_bytes_per_s=_option(arguments, "spill_bandwidth", parse_bytes_per_s),
+        bandwidth_bytes_per_s=parsed_option(arguments, "bandwidth", parse_bytes_per_s),
+        peak_flops_per_s=parsed_option(arguments, "peak", parse_flops_per_s),
+        memory_bytes=parsed_option(arguments, "memory", parse_bytes),
+        link_bytes_per_s=parsed_option(arguments, "link", parse_bytes_per_s),
+        link_latency_s=parsed_option(arguments, "link_latency", parse_seconds) or 0.0,
+        spill_bytes_per_s=parsed_option(arguments, "spill_bandwidth", parse_bytes_per_s),
         ranks=whole(arguments.tp, "--tp", least=1),
     )
 
@@ -162,9 +169,9 @@ def _rule(arguments: argparse.Namespace, catalogue: Catalogue) -> Inventory:
     from pytest_roofline.units import parse_bytes, parse_count
 
     return rule_in(
-        _option(arguments, "params", parse_count) or 0.0,
-        active_parameters=_option(arguments, "active", parse_count),
-        kv_bytes_per_token=_option(arguments, "kv_per_token", parse_bytes) or 0.0,
+        parsed_option(arguments, "params", parse_count) or 0.0,
+        active_parameters=parsed_option(arguments, "active", parse_count),
+        kv_bytes_per_token=parsed_option(arguments, "kv_per_token", parse_bytes) or 0.0,
         weights=arguments.weights,
         kv=arguments.kv,
         catalogue=catalogue,
@@ -191,7 +198,7 @@ def _draft(
     return Draft(inventory=inventory_in(drafting, arguments.draft_weights, arguments.kv, catalogue), tokens=tokens)
 
 
-def _option(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Value]) -> _Value | None:
+def parsed_option(arguments: argparse.Namespace, name: str, parse: Callable[[str], _Value]) -> _Value | None:
     """The value of an option; None when it was not given. What is wrong with it names the option."""
     text = getattr(arguments, name)
     if text is None:
@@ -211,7 +218,8 @@ def whole(text: str, option: str, *, least: int) -> int:
     return value
 
 
-def _fraction(text: str, option: str) -> float:
+def share_of(text: str, option: str) -> float:
+    """A share from 0 to 1."""
     value = float(text) if _SHARE.fullmatch(text.strip()) else -1.0
     if not 0.0 <= value <= 1.0:
         raise RooflineUsageError(f"{option}: {text[:64]!r} is no share from 0 to 1, such as 0.25")

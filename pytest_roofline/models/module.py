@@ -29,7 +29,7 @@ from pytest_roofline.models.caches import Reachable, reach, room_of
 from pytest_roofline.models.calls import Call, tensors_in
 from pytest_roofline.models.ledger import Ledger
 from pytest_roofline.models.operands import KNOWN_NAMESPACES, enter
-from pytest_roofline.models.outcome import close, outliving_bytes, touched_devices
+from pytest_roofline.models.outcome import close, needed_bytes_by_device, outliving_bytes, touched_devices
 from pytest_roofline.models.surveyor import TensorSurveyor
 from pytest_roofline.protocol import Trace, TraceRequest
 from pytest_roofline.traffic import Traffic
@@ -81,6 +81,7 @@ def trace_module(request: TraceRequest) -> Trace:
         traffic=traffic,
         outputs=outputs,
         device_ids=touched_devices(ledger),
+        bytes_by_device=needed_bytes_by_device(ledger),
         context_room=room_of([state.cache for state in used]),
         surveyor=TensorSurveyor(ledger.storages),
     )

@@ -17,6 +17,8 @@ from pytest_roofline.models.lineage import row_dims, rows_of
 from pytest_roofline.models.storages import FRESH, Storage, ranges_of
 
 DEPTH_LIMIT = 6
+NOWHERE = "meta"
+"""Offloaded modules put their parameters there between two passes."""
 
 
 def returned_tensors(value: Any, depth: int = DEPTH_LIMIT) -> list[torch.Tensor]:
@@ -92,12 +94,27 @@ def _fresh_bytes(ledger: Ledger, tensor: torch.Tensor) -> int:
 
 
 def touched_devices(ledger: Ledger) -> tuple[str, ...]:
-    """Devices whose memory the step used, the one with most bytes first."""
+    """Devices whose memory the step used, the one with most bytes first; what it made counts where it was made.
+
+    So a device that weights are sent to comes before the memory that they are sent from.
+    """
     sizes: dict[str, int] = {}
     for storage in ledger.storages:
-        sizes[storage.device] = sizes.get(storage.device, 0) + _moved_bytes(storage)
+        if storage.device != NOWHERE:
+            sizes[storage.device] = sizes.get(storage.device, 0) + _moved_bytes(storage)
     return tuple(sorted(sizes, key=lambda name: -sizes[name]))
 
 
+def needed_bytes_by_device(ledger: Ledger) -> tuple[tuple[str, float], ...]:
+    """Where what the step had to read lay before it, the device with most bytes first; arguments left out."""
+    sizes: dict[str, float] = {}
+    for storage in ledger.storages:
+        if storage.existed and not storage.is_argument and storage.needed and storage.device != NOWHERE:
+            sizes[storage.device] = sizes.get(storage.device, 0.0) + storage.needed.total_bytes
+    return tuple(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
 def _moved_bytes(storage: Storage) -> int:
+    if not storage.existed:
+        return storage.nbytes if storage.is_written else 0
     return storage.needed.total_bytes + storage.written.total_bytes

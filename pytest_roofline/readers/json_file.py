@@ -45,6 +45,14 @@ def read_json_object(file: Path, *, largest_bytes: int = LARGEST_BYTES) -> dict[
 
 def parse_json_object(data: bytes, file: str) -> dict[str, Any]:
     """The object in these bytes; `file` is what errors call it."""
+    value = parse_json(data, file)
+    if not isinstance(value, dict):
+        raise RooflineUsageError(f"{file}: holds {shown(value)}: a JSON object is needed")
+    return value
+
+
+def parse_json(data: bytes, file: str, *, has_nonfinite: bool = False) -> Any:
+    """Whatever these bytes hold. `has_nonfinite`: NaN and Infinity, which Python writes, are left to who uses them."""
     marks = sum(data.count(mark) for mark in (b",", b"{", b"["))
     if marks > MOST_MARKS:
         raise RooflineUsageError(f"{file}: JSON of {marks:,} parts; more than {MOST_MARKS:,} are not believed")
@@ -53,10 +61,10 @@ def parse_json_object(data: bytes, file: str) -> dict[str, Any]:
         raise RooflineUsageError(f"{file}: holds {word}, which is no number")
 
     try:
-        value = json.loads(
+        return json.loads(
             data.decode("utf-8-sig"),
             object_pairs_hook=lambda pairs: _once(pairs, file),
-            parse_constant=refuse,
+            parse_constant=float if has_nonfinite else refuse,
             parse_int=_whole,
         )
     except RooflineUsageError:
@@ -67,9 +75,6 @@ def parse_json_object(data: bytes, file: str) -> dict[str, Any]:
         raise RooflineUsageError(f"{file}: is nested too deep") from None
     except json.JSONDecodeError as error:
         raise RooflineUsageError(f"{file}: is not valid JSON: line {error.lineno}: {error.msg}") from None
-    if not isinstance(value, dict):
-        raise RooflineUsageError(f"{file}: holds {shown(value)}: a JSON object is needed")
-    return value
 
 
 def _whole(digits: str) -> int | float:

@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pytest_roofline.reruns import rerun_lines
 from pytest_roofline.units import format_bytes, format_fraction, format_rate, format_seconds
+from pytest_roofline.verdict import ALLOWED
 
 WIDTH = 80
 HEADINGS = ("test", "device", "step", "tok/s", "B/step", "fraction", "bound", "verdict")
@@ -23,10 +25,11 @@ def header_line(mode: str, device_id: str = "", device_name: str = "", *, is_nam
 
 
 def summary_lines(records: Records) -> list[str]:
-    """Table, notes, one line per inconclusive test, and how many were not judged; empty without a record."""
+    """Table, notes, attempts of rerun tests, one line per inconclusive one, how many were not judged; empty without."""
     rows = [row for node_id, record in records.items() for row in _rows(node_id, record)]
     lines = [*_table(rows), *_notes(records)] if rows else []
     doubtful = [node_id for node_id, record in records.items() if record["verdict"] == "inconclusive"]
+    lines += rerun_lines(records)
     lines += [f"INCONCLUSIVE {node_id}: {records[node_id]['reason']}" for node_id in doubtful]
     if doubtful:
         lines.append(f"{len(doubtful)} of {len(records)} not judged")
@@ -54,7 +57,7 @@ def _rows(node_id: str, record: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
-    traffic, ceiling = result["traffic"] or {}, result["ceiling"] or {}
+    traffic, ceiling, allowed = result["traffic"] or {}, result["ceiling"] or {}, _allowed(result)
     return (
         result["device"]["id"],
         _shown(result["step_s"], format_seconds),
@@ -62,8 +65,14 @@ def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
         _shown(traffic.get("bytes_per_pass"), format_bytes),
         _shown(result["fraction"], format_fraction),
         ceiling.get("bound", "-"),
-        result["standing"],
+        result["standing"] + (f" ({len(allowed)} allowed)" if allowed else ""),
     )
+
+
+def _allowed(result: Mapping[str, Any]) -> Sequence[str]:
+    """Checks that would have decided; absent from the records of earlier versions."""
+    names: Sequence[str] = result.get("allowed", ())
+    return names
 
 
 def _shown(value: float | None, text: Any) -> str:
@@ -104,7 +113,7 @@ def _notes(records: Records) -> Iterator[str]:
     tests: dict[str, list[str]] = {}
     for node_id, record in records.items():
         for result in record["results"]:
-            for note in (*_extra(result), *_disagreements(result), *result["notes"]):
+            for note in (*_decisions(result), *_extra(result), *_disagreements(result), *result["notes"]):
                 names = tests.setdefault(note, [])
                 if _name(node_id) not in names:
                     names.append(_name(node_id))
@@ -118,6 +127,15 @@ def _disagreements(result: Mapping[str, Any]) -> Iterator[str]:
     for finding in result["findings"]:
         if finding["check"] == "bytes-disagree" and finding["severity"] == "note":
             yield finding["message"].splitlines()[0]
+
+
+def _decisions(result: Mapping[str, Any]) -> Iterator[str]:
+    """What would have decided this result, had its test not allowed it."""
+    names = _allowed(result)
+    for finding in result["findings"]:
+        if finding["check"] in names and finding["message"].endswith(ALLOWED):
+            message = finding["message"].removesuffix(ALLOWED).splitlines()[0]
+            yield f"{finding['check']} allowed: {message}"
 
 
 def _extra(result: Mapping[str, Any]) -> Iterator[str]:

@@ -11,15 +11,7 @@ from pytest_roofline.checks.evidence import CHECK_NAMES
 
 SEEDS = (0,)
 """One is enough to keep them all as they are; benchmarks/court.py runs ten."""
-_NO_EVENT_WINDOW = (
-    "the only event interval is no window when another time is claimed: the limit catches it, without a cause"
-)
-OPEN: dict[str, str] = {
-    "R14-clamped": _NO_EVENT_WINDOW,
-    "R14-wrapped": _NO_EVENT_WINDOW,
-    "R55-patched-event": _NO_EVENT_WINDOW,
-    "Y28": "accused: two passes of look-ahead whose end is seen late are over two passes",
-}
+OPEN: dict[str, str] = {}
 """Recipes that do not end as they must yet, and why."""
 
 

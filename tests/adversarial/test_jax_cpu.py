@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -103,4 +104,39 @@ def test_checks_queued_after_an_honest_stop_are_not_the_windows_work(roofline: I
         checks = [step(state) for _ in range(20)]  # type: ignore[operator]
         audit.claim(tokens=20, seconds=elapsed)
     assert len(checks) == 20
+    assert audit.result.verdict.outcome == "passed"
+
+
+def test_outputs_dropped_by_another_thread_are_found(roofline: Instrument, step: object) -> None:
+    """A worker submits the passes and drops what they return: the main thread's queue is empty all the while."""
+    state = jax.numpy.ones((SIZE, SIZE))
+
+    def generate() -> None:
+        for _ in range(24):
+            step(state)  # type: ignore[operator]
+
+    with (
+        ThreadPoolExecutor(1) as worker,
+        pytest.raises(BogusMeasurement, match="missing synchronization") as excinfo,
+        roofline.audit() as audit,
+    ):
+        start = time.perf_counter()
+        worker.submit(generate).result()
+        audit.claim(tokens=24, seconds=time.perf_counter() - start)
+    assert first_bogus(excinfo) == "not-drained"
+
+
+def test_a_worker_that_waits_is_believed(roofline: Instrument, step: object) -> None:
+    """The same with a wait in the worker, behind the last pass."""
+    state = jax.numpy.ones((SIZE, SIZE))
+
+    def generate() -> None:
+        for _ in range(24):
+            output = step(state)  # type: ignore[operator]
+        output.block_until_ready()
+
+    with ThreadPoolExecutor(1) as worker, roofline.audit() as audit:
+        start = time.perf_counter()
+        worker.submit(generate).result()
+        audit.claim(tokens=24, seconds=time.perf_counter() - start)
     assert audit.result.verdict.outcome == "passed"

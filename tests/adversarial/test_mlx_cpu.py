@@ -11,20 +11,20 @@ mx = pytest.importorskip("mlx.core")
 from pytest_roofline.errors import BogusMeasurement  # noqa: E402
 from pytest_roofline.instrument import Instrument  # noqa: E402
 
-SIZE = 512
+SIZE = 768
 
 
 def test_a_graph_that_was_never_evaluated_is_bogus(roofline: Instrument) -> None:
-    """64 products and a synchronize take no time; the claim forces the value, and that takes all of it."""
+    """32 products and a synchronize take no time; the claim forces the value, and that takes all of it."""
     weights = mx.random.normal((SIZE, SIZE))
     mx.eval(weights)
     with pytest.raises(BogusMeasurement, match="never evaluated before"), roofline.audit() as audit:
         state = mx.ones((SIZE, SIZE))
         start = time.perf_counter()
-        for _ in range(64):
+        for _ in range(32):
             state = mx.tanh(weights @ state)
         mx.synchronize()
-        audit.claim(tokens=64, seconds=time.perf_counter() - start, outputs=state)
+        audit.claim(tokens=32, seconds=time.perf_counter() - start, outputs=state)
 
 
 def test_an_evaluated_loop_is_believed(roofline: Instrument) -> None:
@@ -34,10 +34,10 @@ def test_an_evaluated_loop_is_believed(roofline: Instrument) -> None:
     with roofline.audit() as audit:
         state = mx.ones((SIZE, SIZE))
         start = time.perf_counter()
-        for _ in range(64):
+        for _ in range(32):
             state = mx.tanh(weights @ state)
         mx.eval(state)
-        audit.claim(tokens=64, seconds=time.perf_counter() - start, outputs=state)
+        audit.claim(tokens=32, seconds=time.perf_counter() - start, outputs=state)
     assert audit.result.verdict.outcome == "passed"
 
 

@@ -92,7 +92,6 @@ UNSURE = (
     "device-shared",
     "ceiling-unsure",
     "cache-resident",
-    "does-not-scale",
 )
 
 R62 = _both("R62-heat", "Bandwidth that halves within a minute", *UNSURE, noise=drift(60.0, 2.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from corpus.recipe import honest, undecidable
+from corpus.recipe import Program, honest, undecidable
 from corpus.scene import Scene
 
 
@@ -166,3 +166,60 @@ def host_bound_in_an_audit(scene: Scene) -> None:
     with scene.audit() as audit:
         seconds = scene.timed()
         audit.claim(tokens=scene.passes, seconds=seconds)
+
+
+@honest("K12")
+def pipelined_kernel(scene: Scene) -> None:
+    """A kernel that fetches the next layer on a second stream while this one is computed, and joins it."""
+
+    def step() -> Any:
+        scene.launch(scene.weight_bytes / 3, stream="fetch")
+        scene.launch(scene.weight_bytes / 3)
+        scene.backend.wait_stream(None, "fetch")
+        return scene.launch(scene.weight_bytes / 3, size=64)
+
+    scene.roofline.decode(step, traffic=scene.weight_bytes, passes_per_reset=10**6)
+
+
+class _Blocks:
+    """Foresees the length of a block from those before it: short and long ones come in the order S L L S."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.lengths, self.passes = scene, [1, 1], 0
+
+    def reset(self) -> None:
+        self.scene.model.reset()
+        self.lengths.append(self.passes)
+        self.passes = 0
+
+    @property
+    def is_short(self) -> bool:
+        return self.lengths[-2] >= 2 * min(self.lengths[-4:])
+
+
+def _compiles_in(*, short: bool) -> Program:
+    """A compilation as long as ten passes in every short, or every long block of twenty."""
+
+    def program(scene: Scene) -> None:
+        blocks = _Blocks(scene)
+
+        def step() -> Any:
+            if not blocks.passes and blocks.is_short == short:
+                scene.backend.compile(10 * scene.weight_bytes / scene.rate / scene.efficiency)
+            blocks.passes += 1
+            return scene.step()
+
+        scene.decode(step, reset=blocks.reset, passes_per_reset=20)
+
+    return program
+
+
+# The slope is too small, or too large, and what was compiled is why.
+COMPILED_BETWEEN = (
+    undecidable("R71-in-the-short-blocks", "compiled-in-window", title="Every block of N passes compiles")(
+        _compiles_in(short=True)
+    ),
+    honest("R71-in-the-long-blocks", "compiled-in-window", "does-not-scale", at_least=None, title="Every block of 2N")(
+        _compiles_in(short=False)
+    ),
+)

@@ -1,4 +1,4 @@
-"""Bytes that need not come from memory: caches, compressed data, pages never written (R31 to R35)."""
+"""Bytes that need not come from memory: caches, compressed data, pages never written (R31 to R35); easy data (R61)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from corpus.recipe import Program, Recipe, bogus, honest, undecidable
 from corpus.scene import Scene
+from pytest_roofline.backends.fake_memory import Data
 
 CACHE_BYTES = 400e6
 """Of the devices here: a pass over it is long against a launch."""
@@ -106,3 +107,36 @@ def pages_written_before(scene: Scene) -> None:
     scene.roofline.decode(
         lambda: scene.backend.launch(buffer=bare, efficiency=scene.efficiency), traffic=scene.weight_bytes
     )
+
+
+# -- R61: products of easy data ---------------------------------------------------------------------------------------
+
+
+def _product_of(data: Data) -> Program:
+    def program(scene: Scene) -> None:
+        size = 8192 if scene.is_large else 4096
+        part, flops = 2.0 * size**2, 2.0 * size**3
+        operands = [scene.backend.buffer(part, data=data, role="weights") for _ in range(2)]
+
+        def product() -> Any:
+            return scene.backend.launch(
+                buffer=operands, write_bytes=part, flops=flops, dtype="bfloat16", efficiency=0.99
+            )
+
+        scene.roofline.kernel(product, bytes_read=2 * part, bytes_written=part, flops=flops, dtype="bfloat16")
+
+    return program
+
+
+EASY = (
+    undecidable("R61-zeros", "predictable-data", title="A product of zeros, within what power explains", at_least=0.88)(
+        _product_of("constant")
+    ),
+    undecidable("R61-integers", "predictable-data", title="A product of whole numbers", at_least=0.88)(
+        _product_of("predictable")
+    ),
+    honest("R61-random", title="A product of random numbers against the same budget", at_least=0.88)(
+        _product_of("random")
+    ),
+    honest("R61-far-above", title="A product of zeros far above its budget", at_least=0.6)(_product_of("constant")),
+)

@@ -1,8 +1,9 @@
-"""Tokens, passes and batch are three numbers: prompts, paddings, requests and drafts counted (R43 to R50)."""
+"""Tokens, passes and batch are three numbers: prompts, paddings, requests and drafts counted (R40 to R50)."""
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from typing import Any
 
@@ -189,6 +190,100 @@ def prefill_in_the_window(scene: Scene) -> None:
     with scene.audit() as audit:
         start = time.perf_counter()
         scene.launch(20 * scene.weight_bytes)
+        scene.loop()
+        scene.backend.synchronize()
+        audit.claim(tokens=scene.passes, seconds=time.perf_counter() - start)
+
+
+# -- R41: pieces of a text, tokenized one by one ---------------------------------------------------------------------
+
+
+def _tokenized_again(scene: Scene) -> list[int]:
+    """Each piece has a mark of its beginning before it, and a word cut in two is two tokens."""
+    return [id_ for index in range(scene.passes) for id_ in (1, index, index + 1)]
+
+
+@bogus("R41", "tokens-disagree")
+def pieces_tokenized_beside_the_ids(scene: Scene) -> None:
+    """The pieces of a stream are tokenized one by one and counted; the ids that were chosen are given too."""
+    with scene.audit() as audit:
+        seconds = scene.timed()
+        audit.claim(tokens=len(_tokenized_again(scene)), seconds=seconds, ids=list(range(scene.passes)))
+
+
+@bogus("R41-as-ids", "faster-than-limit")
+def pieces_given_as_the_ids(scene: Scene) -> None:
+    """The pieces are given as the ids."""
+    with scene.audit() as audit:
+        seconds = scene.timed()
+        ids = _tokenized_again(scene)
+        audit.claim(tokens=len(ids), seconds=seconds, ids=ids)
+
+
+@undecidable("R41-watched", "tokens-disagree")
+def pieces_of_watched_passes(scene: Scene) -> None:
+    """The same, where the passes were watched: three tokens of each are possible, and were not declared."""
+    with scene.audit() as audit:
+        seconds = scene.timed(step=audit.watch(scene.step))
+        ids = _tokenized_again(scene)
+        audit.claim(tokens=len(ids), seconds=seconds, ids=ids)
+
+
+# -- R45: a prefix that is warm already -------------------------------------------------------------------------------
+
+
+class _PrefixCache:
+    """A prompt that was seen before costs nothing."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.known: dict[int, Any] = {}
+
+    def prefill(self, prompt: int) -> Any:
+        if prompt not in self.known:
+            self.known[prompt] = self.scene.launch(self.scene.weight_bytes, size=64)
+        return self.known[prompt]
+
+
+@bogus("R45", "stale-output", "faster-than-limit")
+def same_prompt_every_time(scene: Scene) -> None:
+    """A prefill whose prompt is always the same: from the second on nothing runs."""
+    cache = _PrefixCache(scene)
+    scene.roofline.decode(lambda: cache.prefill(0), traffic=scene.weight_bytes, reset=lambda: None)
+
+
+@bogus("R45-ladder", "faster-than-limit")
+def same_prompts_on_every_rung(scene: Scene) -> None:
+    """A ladder of rounds whose prompts are seeded anew with the same seed; every round is counted."""
+    cache = _PrefixCache(scene)
+    with scene.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(6):
+            for prompt in range(8):
+                cache.prefill(prompt)
+            scene.backend.synchronize()
+        audit.claim(tokens=48, seconds=time.perf_counter() - start)
+
+
+@bogus("R45-median", "faster-than-limit", "claim-exceeds-closed-time")
+def median_over_warm_prompts(scene: Scene) -> None:
+    """The median of samples of which only the first ran the prompt."""
+    cache = _PrefixCache(scene)
+    samples: list[float] = []
+    with scene.audit() as audit:
+        samples.extend(scene.timed(1, step=lambda: cache.prefill(0)) for _ in range(9))
+        audit.claim(tokens_per_s=1 / statistics.median(samples), samples=samples)
+
+
+@honest("R45-decoded")
+def warm_prefix_and_its_decode(scene: Scene) -> None:
+    """The prompt's cache is warm, and only the tokens that were decoded are claimed."""
+    cache = _PrefixCache(scene)
+    with scene.audit() as audit:
+        cache.prefill(0)
+        scene.backend.synchronize()
+        start = time.perf_counter()
+        cache.prefill(0)
         scene.loop()
         scene.backend.synchronize()
         audit.claim(tokens=scene.passes, seconds=time.perf_counter() - start)

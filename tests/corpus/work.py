@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from corpus.recipe import bogus, honest
@@ -151,3 +153,30 @@ def as_the_reference_within_rounding(scene: Scene) -> None:
     scene.roofline.decode(
         lambda: launched(1.001), traffic=scene.weight_bytes, reset=lambda: None, reference=lambda: launched(1.0)
     )
+
+
+def _woken_by(scene: Scene, is_alarmed: Callable[[list[float]], bool]) -> None:
+    """A static output that is written only when what lies in it looks overwritten, at a believable speed."""
+    output = scene.launch(scene.weight_bytes, value=[float(index) for index in range(64)], size=64)
+    pass_s = scene.weight_bytes / scene.rate / scene.efficiency
+
+    def step() -> Any:
+        scene.backend.host(pass_s)
+        if is_alarmed(output.value):
+            output.launch = scene.launch(scene.weight_bytes, size=64).launch
+            output.value = [float(index) for index in range(64)]
+        return output
+
+    scene.roofline.decode(step, traffic=scene.weight_bytes, passes_per_reset=10**6)
+
+
+@bogus("R51-wakes-on-nan", "stale-output")
+def woken_by_nan(scene: Scene) -> None:
+    """The output is computed only when NaN is found in it."""
+    _woken_by(scene, lambda values: any(math.isnan(value) for value in values))
+
+
+@bogus("R51-wakes-on-another-number", "stale-output")
+def woken_by_any_other_number(scene: Scene) -> None:
+    """The output is computed only when it is not what it was."""
+    _woken_by(scene, lambda values: values != [float(index) for index in range(64)])

@@ -4,10 +4,11 @@
 
     python tests/device/run.py [--device cuda:0] [--json OUT]
 
-It measures the probe (read, copy, write, triad, bf16 product), a decode of a Llama-shaped model with a static
-cache, with and without a CUDA graph, and audits that must end in a certain way: honest ones believed, and
-those that did not wait for all of the work refused. One line per check; exit 1 when one failed. Without an
-accelerator it says so and exits 0. ``--device cpu`` runs the same logic, small, on the processor.
+It measures the probe (read, copy, write, triad, bf16 product), the links to the host, weights that come over
+them, a Triton kernel, a decode of a Llama-shaped model with a static cache, with and without a CUDA graph, and
+audits that must end in a certain way: honest ones believed, and those that did not wait for all of the work
+refused. One line per check; exit 1 when one failed. Without an accelerator it says so and exits 0.
+``--device cpu`` runs the same logic, small, on the processor.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a checkout need 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
+from links_and_kernels import examine_links, examine_offload, examine_opaque_kernel
 from models import StaticDecode, Streamed
 
 from pytest_roofline.backends.torch import TorchBackend
+from pytest_roofline.calibration import COPIES_S, Copies
 from pytest_roofline.device import Device
 from pytest_roofline.errors import BogusMeasurement, RooflineError
 from pytest_roofline.instrument import Instrument
@@ -119,6 +122,79 @@ def check_matmul(suite: Suite) -> tuple[str, dict[str, Any]]:
     if printed:
         require(0.5 <= peak / printed <= 1.0, f"{dtype} is {format_fraction(peak / printed)} of the data sheet")
     return f"{dtype} {format_flops_per_s(peak)}", {"dtype": dtype, "flops_per_s": peak, "printed": printed}
+
+
+def check_counter(suite: Suite) -> tuple[str, dict[str, Any]]:
+    """The device's own count of its memory traffic holds on copies, and encloses what kernels of known size move."""
+    backend = suite.session.backend_of(suite.device)
+    ask = getattr(backend, "traffic_counter", None)
+    counter = None if ask is None else ask(suite.device)
+    if counter is None:
+        raise CheckSkippedError("no counter: NVIDIA from Hopper on has one")
+    copies = Copies(device=suite.device, backend=backend, probe=suite.session.probe(suite.device))
+    factors = copies.factors(counter, (*COPIES_S, *COPIES_S)) or []
+    figures: dict[str, Any] = {"source": counter.source, "factors": [factor.value for factor in factors]}
+    words = ", ".join(f"x{factor.value:.3f}" for factor in factors) or "refused"
+    require(suite.session.counter(suite.device) is not None, f"the calibration does not hold: {words}")
+    work = Streamed(suite.device)
+    shares = []
+    for rows in (work.weight.shape[0], work.weight.shape[0] // 2):
+        part, result = work.weight[:rows], work.result[:rows]
+        size = float(part.numel() * part.element_size())
+        kernel = suite.tool.kernel(
+            lambda part=part, result=result: torch.mv(part, work.vector, out=result),
+            bytes_read=size,
+            label=f"counted-{rows}",
+            max_time_s=MAX_TIME_S,
+            device=suite.device.id,
+        )
+        counted = kernel.evidence.counted
+        require(counted is not None, f"nothing was counted of {size / 1e9:.1f} GB per call; calibrated {words}")
+        low, high = counted.least_bytes_per_pass / size, counted.most_bytes_per_pass / size
+        figures[f"counted_{rows}"] = {"low": low, "high": high, "passes": counted.passes, "span_s": counted.span_s}
+        shares.append(f"{low:.2f} to {high:.2f} of {size / 1e9:.1f} GB")
+        require(low <= 1.0 <= high, f"{shares[-1]} counted; calibrated {words}")
+        require(kernel.verdict.outcome == "passed", f"{kernel.verdict.outcome}: {kernel.findings}")
+    return f"calibrated {words}; counted {', '.join(shares)}", figures
+
+
+# -- links, and kernels that no trace looks into
+# ---------------------------------------------------------------------
+
+
+def discrete(suite: Suite) -> Device:
+    """The device, where it has a memory of its own."""
+    if suite.device.is_cpu or suite.device.is_unified_memory:
+        raise CheckSkippedError("host and device share one memory")
+    return suite.device
+
+
+def sound(report: tuple[str, dict[str, Any], list[str]]) -> tuple[str, dict[str, Any]]:
+    """A report without faults; else the check has failed."""
+    line, figures, faults = report
+    require(not faults, f"{line}: {'; '.join(faults)}")
+    return line, figures
+
+
+def check_links(suite: Suite) -> tuple[str, dict[str, Any]]:
+    """To and from the host, pinned and pageable, one way and both."""
+    device = discrete(suite)
+    return sound(examine_links(device, suite.session.probe(device).links()))
+
+
+def check_offload(suite: Suite) -> tuple[str, dict[str, Any]]:
+    """Weights that a pass fetches from the host are judged against the link."""
+    return sound(examine_offload(discrete(suite), suite.tool, MAX_TIME_S))
+
+
+def check_opaque_kernel(suite: Suite) -> tuple[str, dict[str, Any]]:
+    """A Triton kernel needs declared bytes, and is judged by them."""
+    if suite.device.is_cpu:
+        raise CheckSkippedError("Triton needs an accelerator")
+    try:
+        return sound(examine_opaque_kernel(suite.device, suite.tool, MAX_TIME_S))
+    except ImportError as error:
+        raise CheckSkippedError(f"no Triton: {error}") from error
 
 
 # -- decode
@@ -254,6 +330,10 @@ CHECKS: tuple[tuple[str, Callable[[Suite], tuple[str, dict[str, Any]]]], ...] = 
     ("device", check_device),
     ("probe", check_probe),
     ("matmul", check_matmul),
+    ("counter", check_counter),
+    ("links", check_links),
+    ("offloaded", check_offload),
+    ("opaque-kernel", check_opaque_kernel),
     ("decode", lambda suite: check_decode(suite, with_graph=False)),
     ("decode-cuda-graph", lambda suite: check_decode(suite, with_graph=True)),
     ("audit-honest", check_honest_audit),

@@ -55,3 +55,22 @@ def test_a_failed_check_fails_the_command(
     assert "skipped  left-out" in out
     assert "failed   wrong                    impossible" in out
     assert "1 passed, 1 failed, 1 skipped" in out
+
+
+def test_the_faults_of_links_are_named(suite: ModuleType) -> None:
+    """Sound links have none; pageable memory that beats pinned memory, and both ways slower than one, are faults."""
+    from links_and_kernels import examine_links
+
+    from pytest_roofline.backends.fake import FakeBackend
+    from pytest_roofline.links import measure_links
+
+    def examined(**figures: float) -> list[str]:
+        backend = FakeBackend(**figures)
+        device = backend.devices()[0]
+        line, found, faults = examine_links(device, measure_links(device, [backend]))
+        assert line.startswith("to 25") and found["rates"]
+        return list(faults)
+
+    assert examined() == []
+    assert examined(pageable_share=1.5) == ["pageable memory is faster than pinned memory"]
+    assert examined(duplex_factor=0.5) == ["both ways at once are slower than one way"]

@@ -17,6 +17,7 @@ OURS = {
     "pytest_roofline.hookspecs",
     "pytest_roofline.options",
     "pytest_roofline.plugin",
+    "pytest_roofline.tally",
 }
 SHOW = """
 import sys

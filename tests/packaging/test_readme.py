@@ -26,7 +26,7 @@ PLUGIN = ("-p", "pytest_roofline.plugin", "-p", "no:cacheprovider")
 # arrays; here on a fake device of 1 TB/s, of which they reach a share, and for which the README's budgets hold.
 FIXTURES = """
 import pytest
-from pytest_roofline.backends.fake import FakeBackend, FakeModel
+from pytest_roofline.backends.fake import FakeBackend, FakeGenerator
 
 BACKEND = FakeBackend(name="H200 (fake)")
 EFFICIENCY = {efficiency}
@@ -38,7 +38,7 @@ class Llama:
     "What the README says of it: `step` runs one decode pass, `reset` brings the cache back, `model` has the weights."
 
     def __init__(self):
-        self.model = FakeModel(BACKEND, weight_bytes=2e9, kv_bytes_per_token=1e5, context=64, efficiency=EFFICIENCY)
+        self.model = FakeGenerator(BACKEND, weight_bytes=2e9, kv_bytes_per_token=1e5, context=64, efficiency=EFFICIENCY)
         self.step = self.model.step
         self.reset = self.model.reset
 
@@ -53,6 +53,10 @@ source, target = Array(), Array()
 @pytest.fixture
 def llama():
     return Llama()
+
+@pytest.fixture
+def prompt():
+    return {{"input_ids": [[5, 6, 7, 8]]}}
 """
 GIVEN = "import time\n\nimport pytest\n\nfrom conftest import source, target\n\n\n"
 

@@ -41,8 +41,14 @@ def record_of(pytester: pytest.Pytester, test: str) -> dict[str, Any]:
 
 def properties_of(pytester: pytest.Pytester, test: str) -> dict[str, str]:
     """The properties of one test in ``junit.xml``."""
+    (found,) = all_properties_of(pytester, test)
+    return found
+
+
+def all_properties_of(pytester: pytest.Pytester, test: str) -> list[dict[str, str]]:
+    """The same of a test that was run several times."""
     from xml.etree import ElementTree
 
     tree = ElementTree.parse(pytester.path / "junit.xml")
-    (case,) = [case for case in tree.iter("testcase") if case.get("name") == test]
-    return {found.attrib["name"]: found.attrib["value"] for found in case.iter("property")}
+    cases = [case for case in tree.iter("testcase") if case.get("name") == test]
+    return [{found.attrib["name"]: found.attrib["value"] for found in case.iter("property")} for case in cases]

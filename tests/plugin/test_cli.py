@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from pytest_roofline import cli
 from pytest_roofline.backends import Backends
 from pytest_roofline.backends.fake import FakeBackend
 from pytest_roofline.device import Device
+from pytest_roofline.turnstile import Turnstile
 
 
 @pytest.fixture
@@ -47,6 +50,17 @@ def test_probe_prints_a_table(backend: FakeBackend, capsys: pytest.CaptureFixtur
         assert f"\n{word} " in out
 
 
+def test_probe_prints_the_links_when_asked(backend: FakeBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each path with its rate, its direction and the kind of memory; as JSON beside the other figures."""
+    assert status_of("probe", "--links") == 0
+    out = capsys.readouterr().out
+    for line in ("host to fake:0, pinned", "fake:0 to host, pageable", "host and fake:0 at once, pinned"):
+        assert re.search(rf"^link +\d\S* [GMT]B/s   {line}$", out, re.MULTILINE), out
+    assert status_of("probe", "--links", "--json") == 0
+    rates = json.loads(capsys.readouterr().out)["links"]["rates"]
+    assert {"source": "host", "target": "fake:0"}.items() <= rates[0].items()
+
+
 def test_probe_as_json(backend: FakeBackend, capsys: pytest.CaptureFixture[str]) -> None:
     """One object with a schema, plain numbers in SI units."""
     assert status_of("probe", "--device=fake:0", "--json") == 0
@@ -60,9 +74,9 @@ def test_probe_as_json(backend: FakeBackend, capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (("prob",), "roofline: no command 'prob'; did you mean probe?"),
-        (("xyzzy",), "roofline: no command 'xyzzy'; known are predict, curve, probe, specs"),
-        ((), "roofline: which command? known are predict, curve, probe, specs; roofline --help says more"),
-        (("probe", "--jsn"), "roofline: unknown argument '--jsn'; did you mean --json?"),
+        (("xyzzy",), f"roofline: no command 'xyzzy'; known are {', '.join(cli.COMMANDS)}"),
+        ((), f"roofline: which command? known are {', '.join(cli.COMMANDS)}; roofline --help says more"),
+        (("probe", "--jsn"), "roofline: unknown argument '--jsn'; did you mean --json or --links?"),
         (("--versoin",), "roofline: unknown argument '--versoin'; did you mean --version?"),
         (("probe", "--device"), "roofline probe: argument --device: expected one argument"),
     ],
@@ -92,7 +106,30 @@ def test_a_probe_that_cannot_be_made_exits_with_1(
 
     monkeypatch.setattr(backend, "kernels", full)
     assert status_of("probe") == 1
-    assert capsys.readouterr().err.startswith("roofline probe: ")
+    assert capsys.readouterr().err.startswith("roofline probe: fake:0 has too little free memory to be probed: ")
+
+
+@pytest.mark.parametrize("command", ["probe", "doctor"])
+def test_a_command_waits_for_whoever_measures_and_says_so(
+    command: str,
+    backend: FakeBackend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the folder that the environment names to tests too; the line goes beside the answer, and a bound is kept."""
+    monkeypatch.setattr(FakeBackend, "is_private", False)
+    monkeypatch.setenv("PYTEST_ROOFLINE_LOCK_FOLDER", str(tmp_path))
+    monkeypatch.setenv("PYTEST_ROOFLINE_LOCK_WAIT", "0.01")
+    with Turnstile(folder=str(tmp_path)).hold(backend.devices()[0]):
+        assert status_of(command) == 1
+    shown = capsys.readouterr()
+    assert "roofline: waiting for fake:0 (Fake Accelerator), up to 10.0 ms: pid " in shown.err
+    assert "fake:0 was not free within 10.0 ms: pid " in " ".join((shown.err + shown.out).split())
+    assert "waiting for fake:0" not in shown.out
+    monkeypatch.setenv("PYTEST_ROOFLINE_LOCK_WAIT", "soon")
+    assert status_of(command) == 2
+    assert "PYTEST_ROOFLINE_LOCK_WAIT: 'soon' is no positive number of seconds" in capsys.readouterr().err
 
 
 def test_python_m_is_the_same() -> None:

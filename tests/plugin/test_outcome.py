@@ -37,12 +37,21 @@ def made(
     at_least: float | None = None,
     at_most: float | None = None,
     severity: str | None = None,
+    neighbours_share: float | None = None,
 ) -> Result:
     """A result with this interval, judged against its budget; `severity` adds a finding of that gravity."""
     bounds = None
     if fraction is not None:
         bounds = Interval(low=fraction if low is None else low, high=fraction if high is None else high)
-    evidence = Evidence(kind="decode", label=label, fraction=bounds, at_least=at_least, at_most=at_most)
+    evidence = Evidence(
+        kind="decode",
+        label=label,
+        fraction=bounds,
+        at_least=at_least,
+        at_most=at_most,
+        neighbours_share=neighbours_share,
+        cores=2,
+    )
     finding = Finding(check="drifted", severity=severity, message="it drifted by 40 %") if severity else None  # type: ignore[arg-type]
     verdict = judge(evidence, fraction, [lambda _: finding])
     return Result(
@@ -172,6 +181,29 @@ def test_a_decided_assertion_is_a_failure() -> None:
 
     outcome = outcome_of([result], [], PLAIN, raised_by(body))
     assert (outcome.standing, outcome.standings, outcome.error) == ("failed", ("failed",), None)
+
+
+@pytest.mark.parametrize(("share", "standing"), [(0.5, "inconclusive"), (0.12, "failed"), (None, "failed")])
+def test_an_assertion_is_excused_by_what_excuses_a_budget(share: float | None, standing: str) -> None:
+    """The same miss of the same figure: neighbours that explain it do so whether a marker asks or an assert does."""
+    result = made(0.4, neighbours_share=share)
+
+    def body() -> None:
+        assert result.fraction >= 0.6
+
+    outcome = outcome_of([result], [], PLAIN, raised_by(body))
+    assert outcome.standing == standing
+    assert ("[device-shared]" in outcome.reason) is (standing == "inconclusive")
+
+
+def test_neighbours_do_not_excuse_an_upper_bound() -> None:
+    """Contention makes nothing faster: a figure above the one that was asserted at most stays a failure."""
+    result = made(0.4, neighbours_share=0.5)
+
+    def body() -> None:
+        assert result.fraction <= 0.3
+
+    assert outcome_of([result], [], PLAIN, raised_by(body)).standing == "failed"
 
 
 def test_a_decided_assertion_about_an_inconclusive_result_is_inconclusive() -> None:

@@ -16,6 +16,7 @@ from pytest_roofline.checks.evidence import (
     Sample,
     Window,
 )
+from pytest_roofline.checks.generated import Generated
 from pytest_roofline.roofline import Ceiling, Interval, Rates
 from pytest_roofline.traffic import Traffic
 
@@ -117,15 +118,23 @@ drifts = st.builds(
 alternations = st.builds(
     Alternation, probe_before_bytes_per_s=RATES, block_bytes_per_s=RATES, probe_after_bytes_per_s=RATES
 )
+generated = st.builds(
+    Generated,
+    tokens=st.integers(0, 10**6),
+    possible_tokens=st.one_of(st.none(), st.integers(0, 10**6)),
+    passes=st.integers(0, 10**6),
+    replay=st.sampled_from(["by-prompt", "same-ids", "no", "unknown"]),
+)
 evidence = st.builds(
     Evidence,
-    kind=st.sampled_from(["decode", "prefill", "kernel", "audit"]),
+    kind=st.sampled_from(["decode", "prefill", "kernel", "audit", "generate"]),
     ceiling=st.one_of(st.none(), ceilings),
     traffic=st.one_of(st.none(), traffics),
     declared=st.one_of(st.none(), traffics),
     traced=st.one_of(st.none(), traffics),
     limit=st.one_of(st.none(), limits),
     knee_bytes=NO_BYTES,
+    generated=st.one_of(st.none(), generated),
     samples=st.lists(samples, max_size=10).map(tuple),
     confrontation=st.lists(alternations, max_size=6).map(tuple),
     fraction=st.one_of(st.none(), intervals()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import ANY_TIMES_S, reads, steady
 
 from pytest_roofline.checks.evidence import ClockRead
-from pytest_roofline.window import MATCH, closed_samples_s, find_span, spans_of_samples
+from pytest_roofline.window import MATCH, closed_samples_s, find_span, laps_of, spans_of_samples
 
 
 @steady
@@ -75,3 +76,50 @@ def test_a_sample_longer_than_all_of_it_is_not_found(seen: list[ClockRead], fact
     whole = (seen[-1].value_s or 0.0) - (seen[0].value_s or 0.0)
     assume(whole > 0)
     assert spans_of_samples(seen, [whole * factor]) is None
+
+
+CHANCES = 100
+"""Claims that are held against the same reads."""
+
+
+def _random_reads(random: Random, lines: int, count: int = 200) -> list[ClockRead]:
+    """Reads at random moments of a hundred seconds, at random lines of so many."""
+    moments = sorted(random.uniform(0.0, 100.0) for _ in range(count))
+    return [
+        ClockRead(
+            clock="time.perf_counter",
+            value_s=moment,
+            private_low_s=moment,
+            private_high_s=moment,
+            where=f"test_it.py:{random.randrange(lines)}",
+        )
+        for moment in moments
+    ]
+
+
+@steady
+@given(seed=st.integers(0, 1 << 30), lines=st.sampled_from([1, 2, 3, 10, 50]))
+def test_random_reads_are_no_laps(seed: int, lines: int) -> None:
+    """200 reads at random, and claims around half of their time, where their sums lie: hardly one of them fits."""
+    random = Random(seed)
+    seen = _random_reads(random, lines)
+    found = sum(laps_of(seen, random.uniform(35.0, 65.0)) is not None for _ in range(CHANCES))
+    assert found <= 4  # 0.07 expected: two sums, each met by 0.02 % of some 50 s out of 30 s; by 1 % it were 7
+
+
+@steady
+@given(seed=st.integers(0, 1 << 30), laps=st.integers(2, 100), rounding=st.integers(2, 9))
+def test_laps_of_a_loop_are_found_among_log_lines(seed: int, laps: int, rounding: int) -> None:
+    """The sum of a loop's laps, rounded, with a log line before it and one behind."""
+    random = Random(seed)
+    seen, now_s, total_s = [], 0.0, 0.0
+    lines = ["test_it.py:1", *["test_it.py:3", "test_it.py:5"] * laps, "test_it.py:9"]
+    for index, where in enumerate(lines):
+        seen.append(ClockRead(clock="time.time", value_s=now_s, private_low_s=now_s, private_high_s=now_s, where=where))
+        step_s = random.uniform(1.0, 3.0)
+        total_s += step_s if index % 2 else 0.0
+        now_s += step_s
+    total_s -= step_s if (len(lines) - 1) % 2 else 0.0
+    found = laps_of(seen, round(total_s, rounding))
+    assert found is not None
+    assert len(found) == laps

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from court import audit, claim, loop, traced, traffic, window
 
-from pytest_roofline.checks.amounts import bytes_disagree, tokens_disagree
+from pytest_roofline.checks.amounts import bytes_disagree, spill_disagrees, tokens_disagree
 from pytest_roofline.checks.evidence import Evidence, Finding
 
 
@@ -39,6 +39,25 @@ def severity(finding: Finding | None) -> str | None:
 def test_ten_per_cent_more_than_traced_is_bogus_and_less_a_note(bytes_: float, expected: str | None) -> None:
     """Nobody gains from declaring too little."""
     assert severity(bytes_disagree(declared(bytes_))) == expected
+
+
+def test_what_is_spilled_may_be_read_where_no_trace_looks() -> None:
+    """Twice as much declared as traced, half of it on the other side of a link: nobody invented anything."""
+    spilled = traffic(2e9, spilled_bytes_per_pass=1e9)
+    assert severity(bytes_disagree(declared(2e9, traffic=spilled))) is None
+    assert severity(bytes_disagree(declared(2.2e9, traffic=traffic(2.2e9, spilled_bytes_per_pass=1e9)))) == "bogus"
+
+
+@pytest.mark.parametrize(("spilled_bytes", "is_doubted"), [(0.0, False), (1e7, False), (1e8, True), (5e8, True)])
+def test_spilled_weights_that_were_read_in_the_device_are_not_judged(spilled_bytes: float, is_doubted: bool) -> None:
+    """A closed trace saw all of them there; within the noise of a count nothing is said."""
+    said = traffic(1e9, spilled_bytes_per_pass=spilled_bytes)
+    finding = spill_disagrees(declared(1e9, traffic=said))
+    assert severity(finding) == ("inconclusive" if is_doubted else None)
+    if finding is not None:
+        assert "1.00 GB of 1.00 GB were read in it" in finding.message
+    seen = traced(1e9, spilled_bytes_per_pass=spilled_bytes)
+    assert spill_disagrees(declared(1e9, seen, traffic=said)) is None
 
 
 def test_an_open_trace_accuses_nobody() -> None:

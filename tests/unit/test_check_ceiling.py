@@ -12,7 +12,6 @@ from pytest_roofline.checks.ceiling import (
     above_ceiling,
     closed_pass_s,
     compute_unsure,
-    does_not_scale,
     faster_than_limit,
     memory_bytes,
     probe_unsure,
@@ -254,53 +253,6 @@ def test_compute_messages() -> None:
     measured = compute_unsure(computing(2e15, is_measured=True))
     assert measured is not None
     assert measured.message == "2.00 PFLOP/s, but the largest measured product of this device is 1.00 PFLOP/s (2x)"
-
-
-# -- does-not-scale
-
-
-def sloped(step_s: float, closed_s: float = 4e-3, **figures: Any) -> Evidence:
-    """Blocks that take `closed_s` a pass as a whole, and `step_s` by their difference."""
-    return loop(**{"samples": tuple(sample(step_s=step_s, closed_step_s=closed_s) for _ in range(9)), **figures})
-
-
-@pytest.mark.parametrize("step_s", [0.0, -1e-4, 1e-5, BYTES / 1.1221e12])
-def test_a_slope_beyond_the_limit_never_passes(step_s: float) -> None:
-    """2N passes take hardly longer than N: nobody is accused, for the blocks are slow enough, and nothing passes."""
-    finding = does_not_scale(sloped(step_s))
-    assert finding is not None
-    assert (finding.check, finding.severity) == ("does-not-scale", "inconclusive")
-    assert finding.message.endswith("the time does not grow with the passes")
-    assert finding.remedy
-
-
-@pytest.mark.parametrize("step_s", [BYTES / 1.1219e12, 2.5e-3])
-def test_fixed_costs_are_honest(step_s: float) -> None:
-    """A slope that the device can reach is the time of a pass, whatever a block costs on top."""
-    assert does_not_scale(sloped(step_s, closed_s=1.0)) is None
-
-
-def test_what_is_impossible_as_a_whole_is_told_as_that() -> None:
-    """The block itself is too fast: faster-than-limit has it."""
-    assert does_not_scale(sloped(1e-5, closed_s=1e-5)) is None
-    assert told(faster_than_limit(sloped(1e-5, closed_s=1e-5))) == BOGUS
-
-
-def test_a_slope_of_zero_needs_no_limit() -> None:
-    """Also from cache, and where no limit is known, passes take time."""
-    assert does_not_scale(sloped(0.0, limit=None)) is not None
-    assert does_not_scale(sloped(0.0, is_cache_hot=True)) is not None
-    assert does_not_scale(sloped(1e-9, limit=None)) is None
-    assert does_not_scale(audit()) is None
-
-
-def test_a_slope_beyond_the_peak_never_passes_either() -> None:
-    """The same for arithmetic."""
-    fast = computing(2e15)
-    slow_blocks = tuple(replace(one, closed_step_s=1.0) for one in fast.samples)
-    assert does_not_scale(replace(fast, samples=slow_blocks)) is not None
-    assert does_not_scale(replace(computing(1.1e15), samples=slow_blocks[:0])) is None
-    assert does_not_scale(computing(1.1e15)) is None
 
 
 # -- a probe in doubt

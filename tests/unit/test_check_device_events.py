@@ -47,7 +47,8 @@ def timed(given_s: float, *, passes: float = 100.0, **figures: Any) -> Evidence:
         (0.1, 100.0, None),
         (0.0995, 100.0, None),
         (0.0981, 100.0, "note"),
-        (0.0975, 100.0, "bogus"),
+        (0.0975, 100.0, "inconclusive"),
+        (0.097, 100.0, "bogus"),
         (0.05, 100.0, "bogus"),
         (0.2, 100.0, "note"),
         (0.0095, 10.0, "note"),
@@ -57,7 +58,7 @@ def timed(given_s: float, *, passes: float = 100.0, **figures: Any) -> Evidence:
     ],
 )
 def test_a_gap_is_judged_in_passes(given_s: float, passes: float, expected: str | None) -> None:
-    """Two passes of look-ahead are honest; under 20 passes over 10 % is unsure, and over the whole window bogus."""
+    """Two passes of look-ahead are honest, two long ones unsure; of few, over 10 % unsure, over the window bogus."""
     finding = events_disagree(timed(given_s, passes=passes))
     assert (finding.severity if finding else None) == expected
 

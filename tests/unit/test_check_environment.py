@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from court import SHEET, audit, ceiling, loop, sample, traced
+from court import MEASURED, SHEET, audit, ceiling, loop, sample, traced
 from test_nvml import Library
 
 from pytest_roofline.backends.nvml import Nvml
-from pytest_roofline.bench import clocks_of
 from pytest_roofline.checks.environment import throttled
 from pytest_roofline.checks.evidence import Clocks, Evidence
-from pytest_roofline.device import Device
-from pytest_roofline.protocol import Conditions
+from pytest_roofline.conditions import QUOTA, Conditions, Stretch, stretch_of
 from pytest_roofline.roofline import Interval
 from pytest_roofline.verdict import judge
 
 HOT = ("thermal slowdown (hardware)",)
-CARD = Device(name="card", kind="cuda", backend="torch", uuid="GPU-1234", memory_clock_hz=2.619e9)
+TOP_HZ = 2.619e9
+
+
+def clocks_of(before: Conditions, after: Conditions) -> Clocks | None:
+    """The evidence made of two readings, a second apart."""
+    return Clocks.of(stretch_of(before, after, elapsed_s=1.0, memory_clock_hz=TOP_HZ))
 
 
 def missed(fraction: float = 0.4, **figures: Any) -> Evidence:
@@ -118,18 +121,51 @@ def test_it_neither_creates_a_failure_nor_excuses_a_wonder() -> None:
     assert judge(loop(*(5.0,) * 9, at_least=0.6, clocks=clocks), 5.0).outcome == "bogus"
 
 
+def marked(count: int, *, share: float = 0.5) -> Evidence:
+    """Nine samples at 40 %, so many of which ran at this share of the memory clock, and say so."""
+    hot = Stretch(memory_share=share, reasons=HOT)
+    samples = tuple(sample(0.4, conditions=hot if number < count else Stretch()) for number in range(9))
+    return missed(samples=samples, clocks=Clocks(memory_share=share, reasons=HOT))
+
+
+@pytest.mark.parametrize(("count", "severity"), [(1, "note"), (9, "inconclusive")])
+def test_each_sample_is_excused_by_its_own_clock(count: int, severity: str) -> None:
+    """One throttled sample in nine moves no median; nine of them do. None is left out, and each is named."""
+    found = throttled(marked(count))
+    assert found is not None
+    assert found.severity == severity
+    assert found.figures["throttled_samples"] == list(range(1, count + 1))
+    assert f", in {count} of 9 samples" in found.message
+    assert judge(marked(count), 0.4).outcome == ("inconclusive" if severity == "inconclusive" else "failed")
+
+
+def test_a_quota_is_said_in_its_own_words() -> None:
+    """A processor's clock is not at fault, and what helps is another thing."""
+    held = Clocks(reasons=(QUOTA,), held_share=0.5)
+    found = throttled(missed(clocks=held, limit=MEASURED))
+    assert found is not None
+    assert found.severity == "inconclusive"
+    assert found.message.startswith(
+        "this process was held back while it was measured (processor quota of the cgroup): 50 % of the time of its "
+        "cores, which may have slowed this pass by 2x: 40 % may be up to 80 % without it"
+    )
+    assert found.remedy == "raise the quota, or run fewer threads than it allows"
+    slow = missed(fraction=0.2, clocks=held, limit=MEASURED)
+    assert judge(slow, 0.2).outcome == "failed", "half of the time does not explain a third"
+
+
 def test_only_the_ends_that_give_a_reason_count() -> None:
     """Before, an idle device at a fifth of its clock; after, a throttled one at half."""
     before = Conditions(clock_hz=0.3e9, max_clock_hz=1.5e9, memory_clock_hz=0.4e9)
     after = Conditions(clock_hz=0.75e9, max_clock_hz=1.5e9, memory_clock_hz=2.619e9, throttle_reasons=HOT)
-    assert clocks_of(before, after, CARD) == Clocks(compute_share=0.5, memory_share=1.0, reasons=HOT)
-    assert clocks_of(before, before, CARD) is None
+    assert clocks_of(before, after) == Clocks(compute_share=0.5, memory_share=1.0, reasons=HOT)
+    assert clocks_of(before, before) is None
 
 
 def test_clocks_that_somebody_set_are_no_throttling() -> None:
     """They hold for the probe as well."""
     locked = Conditions(clock_hz=0.75e9, max_clock_hz=1.5e9, throttle_reasons=("application clocks setting",))
-    assert clocks_of(locked, locked, CARD) is None
+    assert clocks_of(locked, locked) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +182,7 @@ def test_what_nvml_says_becomes_evidence(mask: int, memory_mhz: int, clocks: Clo
     """From the driver's bit mask and clocks, by a stand-in for pynvml."""
     library = Library(nvmlDeviceGetCurrentClocksEventReasons=mask, nvmlDeviceGetClockInfo={1: 1200, 2: memory_mhz})
     now = Nvml(library).conditions("GPU-1234")
-    found = clocks_of(Conditions(), now, CARD)
+    found = clocks_of(Conditions(), now)
     if clocks is None:
         assert found is None
     else:

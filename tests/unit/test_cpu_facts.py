@@ -30,8 +30,7 @@ def test_an_empty_machine_gives_what_the_library_knows(root: Path) -> None:
     assert cpu_facts.model_name(root)
     assert cpu_facts.vendor(root) is None
     assert cpu_facts.core_count(root) == 4
-    assert cpu_facts.clock_hz(root) is None
-    assert cpu_facts.max_clock_hz(root) is None
+    assert cpu_facts.memory_limit_bytes(root) is None
 
 
 def test_names_of_an_x86_processor(root: Path) -> None:
@@ -112,14 +111,6 @@ def test_a_cache_that_is_not_described_is_not_known(root: Path) -> None:
     """Half of a description is none."""
     write(root, "sys/devices/system/cpu/cpu0/cache/index3/level", "3")
     assert cpu_facts.last_level_cache_bytes(root) is None
-
-
-def test_clocks_are_in_hertz(root: Path) -> None:
-    """The kernel reports kHz."""
-    write(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2400000\n")
-    write(root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3700000\n")
-    assert cpu_facts.clock_hz(root) == 2.4e9
-    assert cpu_facts.max_clock_hz(root) == 3.7e9
 
 
 def test_the_threshold_of_streaming_stores_is_what_the_loader_says(root: Path) -> None:

@@ -36,6 +36,8 @@ def test_start_and_tick_can_be_chosen() -> None:
         ("time_ns", 1e-9),
         ("process_time", 1.0),
         ("process_time_ns", 1e-9),
+        ("thread_time", 1.0),
+        ("thread_time_ns", 1e-9),
         ("default_timer", 1.0),
     ],
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_roofline.backends.fake import (
     FakeBackend,
     Neighbour,
+    NoiseTrace,
     Throttle,
     bursts,
     drift,
@@ -155,3 +158,70 @@ def test_impossible_windows_are_usage_errors(window: object, message: str) -> No
     """A window that ends before it starts, speeds up, or leaves nothing is named with its figures."""
     with pytest.raises(RooflineUsageError, match=message):
         window()  # type: ignore[operator]
+
+
+# -- traces
+
+
+def test_a_trace_is_played_period_by_period() -> None:
+    """Three milliseconds of work in a machine that stands half still in every second one."""
+    backend = FakeBackend(noise=NoiseTrace([1.0, 2.0], period_s=1e-3))
+    backend.launch(seconds=3e-3)
+    # Work of 1.5 ms takes 2 ms: twice that is 4 ms.
+    assert backend.busy_s() == pytest.approx(4e-3, rel=1e-6)
+
+
+def test_a_trace_goes_round_and_can_begin_anywhere() -> None:
+    """What is done in between two moments is what the factors leave of the time."""
+    trace = NoiseTrace([1.0, 4.0], period_s=1.0)
+    assert trace.length_s == 2.0
+    assert trace.work_s(0.0, 20.0) == pytest.approx(12.5)
+    assert trace.shifted(1.0).work_s(0.0, 1.0) == pytest.approx(0.25)
+    assert trace.shifted(1.5).finish_s(0.0, 0.125) == pytest.approx(0.5)
+    assert trace.offset_s == 0.0
+
+
+@given(
+    factors=st.lists(st.floats(0.5, 50.0), min_size=1, max_size=20),
+    start_s=st.floats(0.0, 100.0),
+    work_s=st.floats(0.0, 10.0),
+    offset_s=st.floats(0.0, 100.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_trace_conserves_work(factors: list[float], start_s: float, work_s: float, offset_s: float) -> None:
+    """Whatever it looks like: between a start and its end lies exactly the work."""
+    trace = NoiseTrace(factors, period_s=0.25, offset_s=offset_s)
+    end_s = trace.finish_s(start_s, work_s)
+    assert end_s >= start_s
+    assert trace.work_s(start_s, end_s) == pytest.approx(work_s, abs=1e-9, rel=1e-9)
+
+
+def test_a_trace_and_a_window_multiply() -> None:
+    """Throttling by two from 1 ms on, in a trace that is slow by two: 1 ms of work, then a quarter of the speed."""
+    backend = FakeBackend(
+        noise=NoiseTrace([2.0], period_s=1e-3), throttle=[Throttle(start_s=2e-3, end_s=1.0, slowdown=2.0)], launch_s=0.0
+    )
+    backend.launch(seconds=2e-3)
+    assert backend.busy_s() == pytest.approx(2e-3 + 4e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], 1.0), "noise trace: factors must be positive, finite numbers, at least one"),
+        (([0.0], 1.0), "noise trace: factors must be positive, finite numbers, at least one"),
+        (([1.0], 0.0), "noise trace: period_s is 0.0; it must be a positive number"),
+    ],
+)
+def test_a_wrong_trace_is_a_usage_error(arguments: tuple[list[float], float], message: str) -> None:
+    """Before anything runs."""
+    with pytest.raises(RooflineUsageError) as error:
+        NoiseTrace(*arguments)
+    assert str(error.value) == message
+
+
+def test_a_device_plays_one_trace() -> None:
+    """Two of them are refused, with their number."""
+    trace = NoiseTrace([1.0], period_s=1.0)
+    with pytest.raises(RooflineUsageError, match="noise: 2 traces were given; a device plays one"):
+        FakeBackend(noise=[trace, trace])

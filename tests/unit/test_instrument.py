@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.backends.fake import FakeBackend, FakeModel
-from pytest_roofline.errors import BogusMeasurement, DeviceUnavailable, MeasurementError, RooflineUsageError
+from pytest_roofline.errors import BogusMeasurement, DeviceUnavailable, InconclusiveMeasurement, RooflineUsageError
 from pytest_roofline.instrument import Instrument
 from pytest_roofline.result import Result
 from pytest_roofline.session import Session
@@ -379,9 +379,9 @@ def test_ctrl_c_leaves_nothing_running() -> None:
 
 
 def test_no_memory_for_the_probe_is_a_clear_error() -> None:
-    """A device that is full says so, and names what to do."""
+    """A device that is full says so, and names what to do; it is no failure of the test."""
     backend, roofline = instrument(memory_bytes=1e5)
-    with pytest.raises(MeasurementError, match=r"memory|probe|room"):
+    with pytest.raises(InconclusiveMeasurement, match=r"(?s)too little free memory to be probed: .*do: free memory"):
         roofline.decode(lambda: backend.launch(read_bytes=1e9), traffic=1e9)
 
 

@@ -141,8 +141,7 @@ def test_blocks_are_lengthened_while_the_fixed_cost_outweighs_them() -> None:
     rig.backend.force = slow_force  # type: ignore[method-assign]
     timing = rig.run()
     lengths = [one.passes for one in timing.samples]
-    assert lengths == sorted(lengths)
-    assert lengths[-1] > lengths[0]
+    assert min(lengths[5:]) > max(lengths[:3])
     assert timing.step_s == pytest.approx(STEP_S, rel=0.01)
 
 
@@ -158,10 +157,11 @@ def test_the_slope_of_a_reset_loop_is_that_of_context_plus_1_5_n() -> None:
     """Time and bytes per pass grow with the context: the fraction is taken at the context of the slope."""
     rig = Rig(resets=True, room=60, context=1000, kv_bytes_per_token=2e6)
     timing = rig.run()
-    passes = timing.samples[0].passes
-    assert {one.context for one in timing.samples} == {1000 + 1.5 * passes}
-    floor_s = rig.model.traffic.at_context(1000 + 1.5 * passes).bytes_per_pass / RULER
-    assert timing.step_s == pytest.approx(floor_s / 0.8, rel=0.01)
+    assert len({one.passes for one in timing.samples}) > 1
+    for one in timing.samples:
+        assert one.context == 1000 + 1.5 * one.passes
+        floor_s = rig.model.traffic.at_context(one.context).bytes_per_pass / RULER
+        assert one.step_s == pytest.approx(floor_s / 0.8, rel=0.01)
     assert timing.fraction == pytest.approx(0.8, rel=0.01)
     assert timing.growth_s_per_pass is None
 
@@ -367,11 +367,11 @@ def test_a_budget_that_stays_inside_times_out() -> None:
 
 
 def test_a_clear_result_ends_early() -> None:
-    """Eight samples, well within the time."""
+    """Nine samples, well within the time."""
     rig = Rig(resets=True, room=100, at_least=0.2)
     timing = rig.run()
-    assert len(timing.samples) == 8
-    assert rig.elapsed_s < 3.0
+    assert len(timing.samples) == 9
+    assert rig.elapsed_s < 1.5
 
 
 def test_warm_up_goes_on_while_it_gets_faster() -> None:
@@ -390,11 +390,11 @@ def test_timed_passes_are_counted_without_warm_up() -> None:
 
 
 def test_blocks_are_long_against_the_idle_drain() -> None:
-    """A drain of 1 ms wants blocks of 50 ms; a cheap one wants 25."""
+    """A drain of 1 ms wants blocks of 50 ms; a cheap one wants a pair of 30, as long as a reading."""
     cheap = Rig(resets=True, room=1000).run()
     dear = Rig(resets=True, room=1000, device={"sync_s": 1e-3}).run()
-    assert cheap.samples[0].passes == pytest.approx(10, abs=1)
-    assert dear.samples[0].passes >= 19
+    assert {one.passes for one in cheap.samples} <= {4, 5, 6, 7, 8}
+    assert min(one.passes for one in dear.samples) >= 15  # a pass and its share of the drain take 3.2 ms
 
 
 def test_an_error_in_the_step_comes_through() -> None:

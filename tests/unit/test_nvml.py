@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_roofline.backends.nvml import Nvml, NvmlMissingError, throttle_words
+from pytest_roofline.backends.nvml_processes import others_of
 
 GIB = 2**30
 
@@ -66,7 +68,11 @@ class Library:
             value = answer(*arguments) if callable(answer) else answer
             if isinstance(value, Exception):
                 raise value
-            return value[arguments[1]] if isinstance(value, dict) else value
+            if isinstance(value, dict):
+                value = value[arguments[1]]
+            if isinstance(value, Exception):
+                raise value
+            return value
 
         return function
 
@@ -269,3 +275,119 @@ def test_in_a_container_one_unknown_process_is_this_one() -> None:
     assert len(Nvml(library).conditions("GPU-1234").neighbours) == 1
     library = Library(nvmlDeviceGetComputeRunningProcesses=hidden[:1], nvmlSystemGetProcessName=NVMLError("no"))
     assert Nvml(library).conditions("GPU-1234").neighbours == ()
+
+
+def test_power_limits_errors_persistence_and_counters() -> None:
+    """Milliwatts and nanoseconds are left behind; a counter of all ones is none."""
+    library = Library(
+        nvmlDeviceGetPowerManagementLimit=350_000,
+        nvmlDeviceGetPowerManagementDefaultLimit=700_000,
+        nvmlDeviceGetPersistenceMode=0,
+        nvmlDeviceGetTotalEccErrors=2,
+        nvmlDeviceGetRemappedRows=(0, 1, 1, 0),
+        nvmlDeviceGetViolationStatus={
+            0: SimpleNamespace(violationTime=1_500_000_000),
+            1: SimpleNamespace(violationTime=0),
+            3: SimpleNamespace(violationTime=2**64 - 1),
+            5: NVMLError("Not Supported"),
+        },
+    )
+    now = Nvml(library).conditions("GPU-1234")
+    assert (now.power_limit_w, now.default_power_limit_w, now.max_memory_clock_hz) == (350.0, 700.0, 2619e6)
+    assert (now.is_persistent, now.has_ecc, now.uncorrected_errors, now.is_repair_pending) == (False, True, 2, True)
+    assert now.held_s == (("power cap", 1.5), ("thermal slowdown", 0.0))
+    assert now.mig is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "pages", "is_pending"),
+    [
+        ((0, 0, 0, 0), NVMLError("no"), False),
+        (NVMLError("no"), 1, True),
+        (NVMLError("no"), NVMLError("no"), None),
+        ((0, 0, 0, 0), 1, True),
+    ],
+)
+def test_a_repair_of_memory_that_waits(rows: Any, pages: Any, is_pending: bool | None) -> None:
+    """Newer cards remap rows, older ones retire pages; unknown where neither is told."""
+    library = Library(nvmlDeviceGetRemappedRows=rows, nvmlDeviceGetRetiredPagesPendingStatus=pages)
+    assert Nvml(library).conditions("GPU-1234").is_repair_pending is is_pending
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetPowerManagementLimit",
+        "nvmlDeviceGetPersistenceMode",
+        "nvmlDeviceGetTotalEccErrors",
+        "nvmlDeviceGetViolationStatus",
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetEccMode",
+    ],
+)
+@pytest.mark.parametrize("refusal", [NVMLError("Unknown Error"), ValueError("[N/A]")])
+def test_a_refusal_costs_a_reading_its_field(function: str, refusal: Exception) -> None:
+    """An error midway: the other figures are there."""
+    now = Nvml(Library(**{function: refusal})).conditions("GPU-1234")
+    assert (now.power_w, now.memory_clock_hz) == (345.0, 2619e6)
+
+
+def use(pid: int, share: int, at_us: int = 9_000_000) -> SimpleNamespace:
+    """A sample of one process's use of the card."""
+    return SimpleNamespace(pid=pid, smUtil=share, timeStamp=at_us)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([use(1, 40), use(os.getpid(), 50)], 0.4),
+        ([use(1, 90, 8_000_000), use(1, 30)], 0.3),  # the newest of each
+        ([use(1, 90, 1_000_000), use(os.getpid(), 50)], 0.0),  # of another time
+        ([use(1, 101)], 0.0),  # no figure
+        ([use(1, 80), use(2, 80)], 0.8),  # the second one is not on the card any more
+        ([], None),
+        (NVMLError("Not Supported"), None),
+    ],
+)
+def test_the_use_of_others_is_that_of_the_others(samples: Any, expected: float | None) -> None:
+    """By the driver's samples of the last seconds; unknown where it has none."""
+    library = Library(
+        nvmlDeviceGetComputeRunningProcesses=[process(os.getpid()), process(1)],
+        nvmlDeviceGetProcessUtilization=samples,
+    )
+    assert Nvml(library).conditions("GPU-1234").neighbours_use == expected
+
+
+def test_nobody_else_uses_nothing() -> None:
+    """Known, not unknown: the list was empty."""
+    assert Nvml(Library()).conditions("GPU-1234").neighbours_use == 0.0
+
+
+def test_our_own_children_are_no_neighbours(tmp_path: Path) -> None:
+    """Nor are theirs; a name with brackets and spaces is no trap, and a process that is gone is somebody else's."""
+    for pid, parent in ((500, os.getpid()), (501, 500), (502, 1), (503, 777)):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/stat").write_text(f"{pid} (a) b (c) S {parent} 1 1\n")
+    (tmp_path / "proc/504").mkdir()
+    (tmp_path / "proc/504/stat").write_text("junk")
+    others = others_of([process(os.getpid()), *map(process, (500, 501, 502, 503, 504))], tmp_path)
+    assert [one.pid for one in others] == [502, 503, 504]
+
+
+def test_a_place_is_a_device_and_its_card() -> None:
+    """The same handle twice for a whole card, two for a slice, None for what is not found."""
+    nvml = Nvml(Library())
+    assert nvml.place("GPU-1234") == ("card", "card")
+    assert nvml.place("GPU-9") is None
+    library = Library(
+        nvmlDeviceIsMigDeviceHandle=lambda handle: int(handle == "slice"),
+        nvmlDeviceGetDeviceHandleFromMigDeviceHandle="card",
+    )
+    library.known["MIG-77"] = "slice"
+    assert Nvml(library).place("77") == ("slice", "card")
+    assert Nvml(library).library is library
+    assert Nvml(library).answer(lambda: 42) == 42
+    assert Nvml(library).answer(lambda: 1 / 0) is None

@@ -93,6 +93,16 @@ def test_first_and_later_need_eight_passes() -> None:
     assert times.first_and_later_s([]) is None
 
 
+def test_the_longest_call_leaves_the_first_quarter_out() -> None:
+    """Twelve calls a second apart but for two: the compilation at the beginning is no pass, the slow one is."""
+    gaps = [9.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0]
+    starts = [sum(gaps[:index]) for index in range(len(gaps) + 1)]
+    passes = PassTimes(starts_s=tuple(starts), ends_s=tuple(starts))
+    assert passes.longest_call_s([(0.0, 100.0)]) == 1.5
+    assert passes.longest_call_s([(14.0, 100.0)]) is None
+    assert passes.longest_call_s([]) is None
+
+
 def test_a_watch_sets_few_markers() -> None:
     """Ever fewer in a burst, one in 20 ms of a slow loop, and one before the first pass."""
     now = 0.0

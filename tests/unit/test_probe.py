@@ -518,6 +518,15 @@ def test_an_arena_serves_all_sizes_and_patterns() -> None:
     assert len(shared.shelves) == 1
 
 
+def test_two_backends_may_have_kernels_of_one_name() -> None:
+    """A backend that was added beside the same one that was found: both of its kernels go through the sweep."""
+    first = Sharing(cache_bytes=0)
+    second = Sharing(cache_bytes=0, clock_=first.clock_, shelves=first.shelves)
+    found = probe_device(first.device(), [first, second])
+    assert found.read_bytes_per_s == pytest.approx(20 * GB)
+    assert found.kernels["read"] == "machine:load"
+
+
 @pytest.mark.parametrize("fill_bytes_per_s", [1.5e8, 4e8, 1e11])
 @pytest.mark.parametrize("slowness", [1.0, 4.0])
 def test_the_budget_holds_and_no_pattern_is_dropped(fill_bytes_per_s: float, slowness: float) -> None:
@@ -670,6 +679,18 @@ def test_a_reading_is_quick(share: float) -> None:
     start = machine.clock()
     measured.measure()
     assert 20e-3 <= machine.clock() - start <= 50e-3
+
+
+def test_a_reading_moves_the_same_bytes_in_any_mood() -> None:
+    """A quarter as fast takes four times as long: ending by the clock would be ending behind what held it up."""
+    machine = Machine(cache_bytes=0)
+    measured = ruler(machine, 0.0)
+    start = machine.clock()
+    measured.measure()
+    middle = machine.clock()
+    machine.mood = lambda now: 0.25
+    measured.measure()
+    assert machine.clock() - middle == pytest.approx(4 * (middle - start), rel=0.01)
 
 
 def test_the_rulers_buffers_are_past_the_knee() -> None:

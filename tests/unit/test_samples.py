@@ -9,11 +9,15 @@ import pytest
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import (
+    between,
     enough_samples,
     is_steady,
     median,
     median_interval,
+    outliers,
     robust_line,
+    sequential_cut,
+    sequential_interval,
     spread,
 )
 
@@ -100,3 +104,54 @@ def test_a_line_needs_two_different_places(points: list[tuple[float, float]]) ->
     """One place has no slope."""
     with pytest.raises(RooflineUsageError, match="two points with different x"):
         robust_line(points)
+
+
+# -- looking after every sample
+
+
+def test_the_sequential_cut_by_hand() -> None:
+    """Nine in a row, one wrong of sixteen: 2^9/2 + 2^10/20 - 1/20 is over 200, 2^8/2 + 2^9/18 is not."""
+    cuts = {count: sequential_cut(count, 0.005) for count in (8, 9, 15, 16, 19, 20, 200)}
+    assert cuts == {8: None, 9: 0, 15: 0, 16: 1, 19: 1, 20: 2, 200: 72}
+
+
+@pytest.mark.parametrize("error", [0.005, 0.05])
+def test_the_sequential_error_is_kept_exactly(error: float) -> None:
+    """The chance that fair coins ever cross the bound on one side within 200 looks, counted path by path."""
+    alive, crossed = {0: 1.0}, 0.0  # samples above the median so far, and the chance to be there
+    for count in range(1, 201):
+        stepped: dict[int, float] = {}
+        for above, chance in alive.items():
+            for more in (above, above + 1):
+                stepped[more] = stepped.get(more, 0.0) + chance / 2
+        cut = sequential_cut(count, error)
+        alive = {}
+        for above, chance in stepped.items():
+            if cut is not None and above <= cut:
+                crossed += chance
+            else:
+                alive[above] = chance
+    assert crossed <= error
+    assert crossed >= error / 3  # and not so careful that it would never decide
+
+
+def test_the_sequential_interval_is_made_of_samples() -> None:
+    """The extremes until a look can end anything; then the cut ones; never of nothing."""
+    assert sequential_interval([3.0, 1.0, 2.0], 0.005) == Interval(low=1.0, high=3.0)
+    assert sequential_interval([float(value) for value in range(16)], 0.005) == Interval(low=1.0, high=14.0)
+    with pytest.raises(RooflineUsageError, match="an interval of no samples is not defined"):
+        sequential_interval([], 0.005)
+
+
+def test_outliers_are_named_and_nothing_else() -> None:
+    """Far by the scatter *and* by a tenth: what is merely outside a very narrow scatter is none."""
+    assert outliers([]) == []
+    assert outliers([1.0, 1.01, 0.99, 1.0, 1.05]) == []
+    assert outliers([1.0, 1.01, 0.99, 1.0, 0.3, 2.5]) == [0.3, 2.5]
+    assert outliers([0.5, 0.8, 1.1, 1.4, 1.7]) == []
+
+
+def test_times_add_up_not_rates() -> None:
+    """A gigabyte at 1 GB/s and another at 3 take 1.33 s together."""
+    assert between(1.0, 3.0) == pytest.approx(1.5)
+    assert between(0.0, 3.0) == 0.0

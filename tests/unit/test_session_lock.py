@@ -7,16 +7,25 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
+from pytest_roofline.backends.fake import FakeBackend
 from pytest_roofline.device import Device
+from pytest_roofline.hearing import Hearing
 from pytest_roofline.session import Session
+from pytest_roofline.settings import Settings
+from pytest_roofline.turnstile import Turnstile, token_of
 
 DEVICE = Device(name="Some CPU", kind="cpu", backend="cpu")
+
+
+def session_in(folder: Path) -> Session:
+    """A session whose locks lie there."""
+    return Session(turnstile=Turnstile(folder=str(folder)))
 
 
 def is_free(folder: Path) -> bool:
     """Whether somebody else could take the device's lock now."""
     try:
-        with FileLock(str(folder / "cpu-Some-CPU.lock")).acquire(timeout=0):
+        with FileLock(str(folder / f"{token_of(DEVICE)}.lock")).acquire(timeout=0):
             return True
     except Timeout:
         return False
@@ -24,7 +33,7 @@ def is_free(folder: Path) -> bool:
 
 def test_the_lock_is_held_and_given_back(tmp_path: Path) -> None:
     """Also inside itself: probing within a measurement does not wait for the measurement."""
-    session = Session(lock_folder=str(tmp_path))
+    session = session_in(tmp_path)
     with session.lock(DEVICE), session.lock(DEVICE):
         assert not is_free(tmp_path)
     assert is_free(tmp_path)
@@ -33,14 +42,47 @@ def test_the_lock_is_held_and_given_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [OSError("mine"), KeyboardInterrupt()])
 def test_an_error_gives_it_back_and_comes_through(tmp_path: Path, error: BaseException) -> None:
     """Whatever the measurement raised, also an OSError, is not taken for a failing lock."""
-    session = Session(lock_folder=str(tmp_path))
+    session = session_in(tmp_path)
     with pytest.raises(type(error)), session.lock(DEVICE):
         raise error
+    assert is_free(tmp_path)
+
+
+def test_an_audit_gives_it_back_whatever_breaks_at_its_end(tmp_path: Path) -> None:
+    """A ruler whose device is lost cannot be closed: the next test measures all the same."""
+
+    class Broken:
+        def close(self) -> None:
+            raise RuntimeError("device lost")
+
+    session = session_in(tmp_path)
+    hearing = Hearing(
+        device=DEVICE,
+        bench_of=lambda: pytest.fail("nothing is to be measured"),
+        lock=lambda: session.lock(DEVICE),
+        traffic=None,
+        label="audit",
+        settings=Settings(),
+        keep=lambda result: result,
+    )
+    hearing.enter()
+    assert not is_free(tmp_path)
+    hearing._ruler = Broken()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="device lost"):
+        hearing.leave()
     assert is_free(tmp_path)
 
 
 def test_nowhere_to_put_a_lock_stops_nobody(tmp_path: Path) -> None:
     """A file where the folder should be: the measurement runs all the same."""
     (tmp_path / "taken").write_text("")
-    with Session(lock_folder=str(tmp_path / "taken")).lock(DEVICE):
+    with session_in(tmp_path / "taken").lock(DEVICE):
         pass
+
+
+def test_a_device_of_this_process_alone_takes_no_lock(tmp_path: Path) -> None:
+    """The fake exists nowhere else, so that no file is made for it."""
+    backend = FakeBackend()
+    session = Session(added_backends=[backend], turnstile=Turnstile(folder=str(tmp_path / "locks")))
+    with session.lock(backend.devices()[0]):
+        assert not (tmp_path / "locks").exists()

@@ -104,7 +104,7 @@ def test_an_allowed_finding_is_kept_as_a_note(severity: str) -> None:
     evidence = loop(allow=frozenset({"drifted"}))
     verdict = judge(evidence, 0.8, [finds(severity)])
     assert verdict.outcome == "passed"
-    assert verdict.of("note")[0].message == f"{severity} (allowed by this test)"
+    assert verdict.of("note")[0].message == f"{severity} (allowed, so it decides nothing)"
     assert judge(evidence, 0.8, [finds(severity, "throttled")]).outcome == severity
 
 

@@ -12,6 +12,7 @@ from pytest_roofline.window import (
     find_span,
     find_timed,
     intervals_of_samples,
+    is_nearer,
     laps_of,
     matching_span,
     only_span,
@@ -24,6 +25,7 @@ def read(
     at: float | None = None,
     *,
     clock: str = "time.perf_counter",
+    where: str = "test_it.py:1",
     finished: float | None = None,
     width: float = 0.0,
 ) -> ClockRead:
@@ -34,7 +36,7 @@ def read(
         value_s=value,
         private_low_s=moment,
         private_high_s=moment + width,
-        where="test_it.py:1",
+        where=where,
         finished_s=finished,
     )
 
@@ -250,6 +252,47 @@ def test_laps_are_neighbouring_pairs_that_add_up() -> None:
     assert laps_of(reads[:5], 2.0) == laps[:2]  # the last one is a log line
     assert laps_of([read(-1.0), *reads, read(11.0)], 3.0) == laps
     assert laps_of(reads, None) is None
+
+
+def laps(count: int, *, starts: str = "test_it.py:3", stops: str = "test_it.py:5") -> list[ClockRead]:
+    """Laps of a second with pauses of half of one, read at two lines of code."""
+    return [read(1.5 * lap + at, where=stops if at else starts) for lap in range(count) for at in (0.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("factor", "found"), [(1.0, True), (1.00005, True), (1.009, True), (0.991, True), (1.011, False), (0.5, False)]
+)
+def test_laps_of_one_loop_may_be_rounded(factor: float, found: bool) -> None:
+    """All begin at one line and end at another one: within 1 %, as a pair of reads is."""
+    assert (laps_of(laps(12), 12.0 * factor) is not None) is found
+
+
+@pytest.mark.parametrize(("factor", "found"), [(1.0, True), (1.00005, True), (1.001, False), (0.995, False)])
+@pytest.mark.parametrize("where", ["one line", "several lines"])
+def test_laps_of_elsewhere_have_to_be_exact(factor: float, found: bool, where: str) -> None:
+    """Read through a helper, or by two loops: something near may be any log lines'."""
+    seen = laps(6, stops="test_it.py:3") + [
+        read(one.value_s + 20, where="test_it.py:3" if where == "one line" else f"test_it.py:{50 + index % 2}")
+        for index, one in enumerate(laps(6))
+        if one.value_s is not None
+    ]
+    assert (laps_of(seen, 12.0 * factor) is not None) is found
+
+
+def test_exact_events_are_nearer_than_reads_that_merely_match() -> None:
+    """A log line of about the same length is no window where events are just what was claimed."""
+    about, same = Span(start=read(0.0), stop=read(1.005)), Span(start=read(0.0), stop=read(1.0))
+    whole, longer = find_timed([event(1.0)], 1.0, 1.0), find_timed([event(1.008)], 1.0, 1.0)
+    assert whole is not None
+    assert longer is not None
+    assert is_nearer(whole, about, 1.0)
+    assert not is_nearer(whole, same, 1.0)
+    assert not is_nearer(longer, about, 1.0)
+    assert not is_nearer(whole, Span(start=read(None, 0.0), stop=read(None, 1.0)), 1.0)
+    assert not is_nearer(whole, about, None)
+    micro = find_timed([event(1.0)], 1e-3, 7.0)
+    assert micro is not None
+    assert not is_nearer(micro, about, 1e-3)
 
 
 @pytest.mark.parametrize(

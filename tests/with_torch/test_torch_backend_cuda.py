@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 
 from pytest_roofline.backends import torch_cuda  # noqa: E402
 from pytest_roofline.backends.nvml import NvmlFacts, NvmlMissingError  # noqa: E402
+from pytest_roofline.backends.torch import TorchBackend  # noqa: E402
+from pytest_roofline.backends.torch_accelerator import Accelerator  # noqa: E402
 from pytest_roofline.backends.torch_cuda import CudaAccelerator  # noqa: E402
 from pytest_roofline.device import Device, Spec  # noqa: E402
 from pytest_roofline.protocol import Conditions  # noqa: E402
@@ -324,3 +326,30 @@ def test_a_capture_that_fails_leaves_a_loop(make: Any, monkeypatch: pytest.Monke
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_the_counter_is_asked_by_uuid_with_the_drivers_peak(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML's count of memory traffic, on the backend's clock; none without NVML, on ROCm and on the CPU."""
+    asked: list[Any] = []
+
+    def opened(nvml: Any, uuid: Any, bus_id: Any, *, peak_bytes_per_s: Any, clock: Any) -> str:
+        asked.append((uuid, bus_id, peak_bytes_per_s, clock()))
+        return "counter"
+
+    monkeypatch.setattr(torch_cuda, "open_gpm", opened)
+    cuda = make()
+    backend = TorchBackend(accelerator=cuda, clock=lambda: 7.0)
+    device = cuda.device(1)
+    assert backend.traffic_counter(device) == "counter"
+    assert asked == [("GPU-1234-5678", None, device.driver_bandwidth_bytes_per_s, 7.0)]
+    assert backend.traffic_counter(backend.devices()[-1]) is None
+    monkeypatch.setattr(torch.version, "hip", "6.0")
+    assert cuda.traffic_counter(device, lambda: 0.0) is None
+    monkeypatch.setattr(torch.version, "hip", None)
+
+    def missing() -> Any:
+        raise NvmlMissingError("NVML: not available")
+
+    monkeypatch.setattr(torch_cuda, "Nvml", missing)
+    assert CudaAccelerator(specs=()).traffic_counter(device, lambda: 0.0) is None
+    assert Accelerator("xpu", specs=()).traffic_counter(device, lambda: 0.0) is None

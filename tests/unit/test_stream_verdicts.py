@@ -1,0 +1,259 @@
+"""What is made of a server's answers, with times that a test states: figures, fractions, and who is accused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_roofline.device import Spec
+from pytest_roofline.machine import Machine
+from pytest_roofline.result import Result
+from pytest_roofline.settings import Settings, parse_budget
+from pytest_roofline.stated_roof import UNSTATED, StatedRoof
+from pytest_roofline.stream_figures import StreamFigures, overlap
+from pytest_roofline.stream_trial import prefix_notes, replay_of
+from pytest_roofline.stream_verdicts import Bars, Observed, Verdicts, paced_share
+from pytest_roofline.streaming import Arrival, Exchange, Usage
+from pytest_roofline.traffic import Traffic
+from pytest_roofline.verdict import error_of
+
+BANDWIDTH = 1e12
+WEIGHTS, CACHE = 10e9, 1e6
+"""A pass of 10 ms, and a megabyte of cache per token and sequence."""
+
+
+def exchange(
+    start_s: float = 0.0, *, ttft_s: float = 0.1, gap_s: float = 0.0125, tokens: int = 65, each: int = 1, **more: Any
+) -> Exchange:
+    """One answer: `tokens` tokens, `each` in an event, so far apart."""
+    times = [start_s + ttft_s + gap_s * number for number in range(-(-tokens // each))]
+    return Exchange(
+        **{
+            "prompt": "p",
+            "start_s": start_s,
+            "end_s": times[-1],
+            "arrivals": tuple(Arrival(at_s=at, tokens=each) for at in times),
+            "useful_s": times[0],
+            "usage": Usage(prompt_tokens=0, completion_tokens=tokens),
+            "finish_reason": "length",
+            "text": "words",
+            "asked_tokens": tokens,
+            **more,
+        }
+    )
+
+
+def traffic_at(batch: int, context: int) -> Traffic:
+    """Weights once, and the cache of every sequence."""
+    bytes_ = WEIGHTS + batch * context * CACHE
+    return Traffic(bytes_per_pass=bytes_, least_bytes_per_pass=bytes_)
+
+
+def roof(**more: Any) -> StatedRoof:
+    """One device of 1 TB/s by its sheet."""
+    ranks = more.pop("ranks", 1)
+    machine = Machine(name="Card", bandwidth_bytes_per_s=BANDWIDTH, bandwidth_source="sheet", ranks=ranks)
+    return StatedRoof(**{"machine": machine, "device": UNSTATED, "traffic_at": traffic_at, **more})
+
+
+def judged(
+    exchanges: list[Exchange],
+    *,
+    stated: StatedRoof | None = None,
+    is_stated: bool = False,
+    per_user: float | None = None,
+    aggregate: float | None = None,
+    at_once: int = 1,
+    **observed: Any,
+) -> Result:
+    """The result per user."""
+    figures = StreamFigures(exchanges=tuple(exchanges), asked_at_once=at_once)
+    return Verdicts(
+        Observed(**{"figures": figures, "asked_tokens": 65, **observed}),
+        roof=stated or roof(),
+        device=UNSTATED,
+        settings=Settings(),
+        label="server",
+        bars=Bars(per_user=parse_budget(per_user, "x"), aggregate=parse_budget(aggregate, "x")),
+        is_tokens_per_pass_stated=is_stated,
+    ).result()
+
+
+def found(result: Result) -> set[tuple[str, str]]:
+    """Check and severity of each finding."""
+    return {(finding.check, finding.severity) for finding in result.findings}
+
+
+def row(count: int, **more: Any) -> list[Exchange]:
+    """Requests one after the other."""
+    return [exchange(2.0 * number, **more) for number in range(count)]
+
+
+def test_a_fraction_is_of_the_ceiling_at_what_was_seen() -> None:
+    """12.5 ms per token where weights and 33 tokens of cache take 10.03 ms: 80 %, alone."""
+    result = judged(row(6), per_user=0.7)
+    assert result.verdict.outcome == "passed"
+    assert float(result.fraction) == pytest.approx(10.0325 / 12.5, rel=1e-3)
+    assert result.tokens_per_s_per_user == pytest.approx(80.0)
+    missed = judged(row(6), per_user=0.9)
+    assert str(error_of(missed.evidence, missed.verdict)).splitlines()[0] == (
+        "80 % of the stated (Card) ceiling (80.0 of 99.7 tok/s), the test asks for 90 %; memory-bound"
+    )
+
+
+def test_in_aggregate_four_at_once_share_the_weights() -> None:
+    """Four answers beside each other: each at 80 %, and the aggregate rate is held against four per pass."""
+    result = judged([exchange() for _ in range(4)], per_user=0.7, aggregate=0.6, at_once=4)
+    assert result.aggregate is not None
+    assert result.stream is not None
+    assert result.stream.decoding_at_once == pytest.approx(4.0)
+    assert (result.verdict.outcome, result.aggregate.verdict.outcome) == ("passed", "passed")
+    assert result.aggregate.tokens_per_s == pytest.approx(4 * 65 / 0.9)
+    assert float(result.aggregate.fraction) == pytest.approx(65 / 0.9 * 10.13e-3, rel=1e-3)
+
+
+def test_a_mean_between_two_numbers_of_sequences_decides_only_what_both_do() -> None:
+    """One and a half at once: the aggregate lies between the ceilings at one and at two."""
+    result = judged([exchange(), exchange(0.45)], aggregate=0.5, at_once=2)
+    assert result.aggregate is not None
+    assert result.aggregate.verdict.bounds is not None
+    assert result.aggregate.verdict.bounds.low < result.aggregate.verdict.bounds.high
+
+
+def test_faster_than_a_token_per_pass_is_bogus_where_nothing_is_drafted() -> None:
+    """2 ms per token, evenly: passes of 10 ms would have left pauses."""
+    for is_stated in (True, False):
+        result = judged(row(6, gap_s=0.002, ttft_s=0.002), is_stated=is_stated)
+        assert result.verdict.outcome == "bogus"
+        assert ("faster-than-limit", "bogus") in found(result)
+
+
+def test_bursts_of_a_server_that_drafts_accuse_nobody() -> None:
+    """Five tokens in each event, 12 ms apart: undecided with the ratio, judged once tokens_per_pass is stated."""
+    drafting = row(6, each=5, gap_s=0.012, ttft_s=0.012)
+    result = judged(drafting)
+    assert result.verdict.outcome == "inconclusive"
+    assert ("ceiling-unsure", "inconclusive") in found(result)
+    assert "say how many tokens a pass yields" in result.findings[0].remedy
+    stated = judged(drafting, stated=roof(tokens_per_pass=5.0), is_stated=True, per_user=0.7)
+    assert stated.verdict.outcome == "passed"
+    assert judged(drafting, is_stated=True).verdict.outcome == "bogus"
+
+
+def test_more_than_any_draft_yields_is_bogus_however_it_comes() -> None:
+    """Thirty-two tokens per pass."""
+    assert judged(row(6, each=32, gap_s=0.012, ttft_s=0.012)).verdict.outcome == "bogus"
+
+
+def test_output_that_was_held_back_is_undecided_and_not_bogus() -> None:
+    """A proxy that gives all tokens together after a second: from sending to last it is not too fast."""
+    result = judged(row(6, gap_s=0.0001, ttft_s=1.0), is_stated=True)
+    assert result.verdict.outcome == "inconclusive"
+    assert any("held back on the way" in finding.message for finding in result.findings)
+
+
+def test_short_answers_accuse_nobody() -> None:
+    """Seven tokens in no time are no evidence."""
+    assert ("faster-than-limit", "bogus") not in found(judged(row(6, tokens=7, gap_s=1e-5, ttft_s=1e-5)))
+
+
+def test_in_aggregate_nobody_is_accused() -> None:
+    """More than a device can do by all together may be several of them: undecided. Each request convicts by itself."""
+    result = judged(row(6, gap_s=0.002, ttft_s=0.002)[:1], is_stated=True)
+    assert result.aggregate is not None
+    assert (result.verdict.outcome, result.aggregate.verdict.outcome) == ("bogus", "inconclusive")
+    assert ("ceiling-unsure", "inconclusive") in found(result.aggregate)
+
+
+def test_a_replay_is_named() -> None:
+    """Fresh prompts: a note. Repeated ones: no verdict. Beyond the limit: bogus, by the limit."""
+    fresh, repeated = exchange(), exchange(ttft_s=0.001, gap_s=1e-5)
+    replay = replay_of(fresh, repeated)
+    assert replay is not None
+    assert ("stale-output", "note") in found(judged(row(6), replay=replay))
+    result = judged(row(6), replay=replay, are_prompts_fresh=False)
+    assert ("stale-output", "inconclusive") in found(result)
+    assert "a repeated prompt is answered from memory: 65 tokens in" in result.findings[0].message
+    bogus = judged([exchange(ttft_s=1e-3, gap_s=1e-5)], replay=replay, are_prompts_fresh=False)
+    assert bogus.verdict.outcome == "bogus"
+    assert ("stale-output", "inconclusive") in found(bogus)
+
+
+def test_another_text_or_a_ninth_of_the_time_is_no_replay() -> None:
+    """Greedy decoding gives the same text, and a warm machine is faster."""
+    assert replay_of(exchange(), exchange(ttft_s=0.001, gap_s=1e-5, text="others")) is None
+    assert replay_of(exchange(), exchange(ttft_s=0.0, gap_s=0.0125 / 8)) is None
+    assert replay_of(exchange(), exchange(ttft_s=0.0, gap_s=1e-6, error="lost")) is None
+
+
+def test_a_sooner_first_token_of_a_repeated_prompt_is_said() -> None:
+    """Where the server counts no cached tokens, the time alone speaks, as likely."""
+    (note,) = prefix_notes(exchange(ttft_s=0.5), exchange(ttft_s=0.1))
+    assert note.startswith("a repeated prompt is answered sooner (TTFT 100 ms instead of 500 ms)")
+    assert prefix_notes(exchange(), exchange()) == []
+
+
+def test_log_probabilities_that_fall_short_accuse_nobody() -> None:
+    """Servers leave some out: no verdict, and what would settle it."""
+    result = judged(row(6, logprobs=40))
+    assert result.verdict.outcome == "inconclusive"
+    assert "log probabilities of 240 were sent" in result.findings[0].message
+    assert judged(row(6, logprobs=64, finish_reason="stop"), per_user=0.7).verdict.outcome == "passed"
+
+
+def test_caches_of_a_stated_card_are_taken_off_the_limit() -> None:
+    """What its last level holds of a pass need not come from memory."""
+    spec = Spec(name="Card", memory_bytes=1e12, bandwidth_bytes_per_s=1e12, source="s", last_level_cache_bytes=9.9e9)
+    device = UNSTATED.__class__(name="Card", kind="remote", backend="remote", spec=spec)
+    result = judged(row(6, gap_s=0.002, ttft_s=0.002), stated=roof(device=device), is_stated=True)
+    assert result.verdict.outcome != "bogus"
+
+
+def test_arithmetic_of_others_accuses_nobody() -> None:
+    """Eight at once do eight times the arithmetic in a pass, but nobody knows that they were in the fastest one's."""
+
+    def heavy(batch: int, context: int) -> Traffic:
+        return replace(traffic_at(batch, context), flops_per_pass=batch * 1e12, dtype="bfloat16")
+
+    machine = Machine(
+        name="Card", bandwidth_bytes_per_s=BANDWIDTH, bandwidth_source="sheet", peak_flops_per_s={"bfloat16": 2e14}
+    )
+    eight = [exchange() for _ in range(8)]
+    result = judged(eight, stated=roof(machine=machine, traffic_at=heavy), is_stated=True)
+    assert result.verdict.outcome != "bogus", [finding.message for finding in result.findings]
+    alone = judged(row(6, gap_s=0.011, ttft_s=0.011), stated=roof(machine=machine, traffic_at=heavy), is_stated=True)
+    assert alone.verdict.outcome == "passed"
+
+
+def test_two_ranks_have_twice_the_bandwidth() -> None:
+    """The floor halves, and with it the fraction."""
+    assert float(judged(row(6), stated=roof(ranks=2)).fraction) == pytest.approx(10.0325 / 25, rel=1e-3)
+
+
+def test_a_model_that_does_not_fit_is_said() -> None:
+    """Ten gigabytes on a card of eight: whatever runs there, it is another model."""
+    machine = Machine(name="Card", bandwidth_bytes_per_s=1e12, bandwidth_source="sheet", memory_bytes=8e9)
+    notes = judged(row(6), stated=roof(machine=machine)).notes
+    assert any(note.startswith("the stated model cannot run there: 10.0 GB per pass, 1 x 8.00 GB") for note in notes)
+
+
+def test_overlap_is_weighted_by_time() -> None:
+    """Two together for half of the time are one and a half; gaps do not count."""
+    assert overlap([(0, 2), (1, 2)]) == pytest.approx(1.5)
+    assert overlap([(0, 1), (5, 6)]) == pytest.approx(1.0)
+    assert overlap([]) == 0.0
+
+
+def test_the_time_of_what_came_with_the_first_event_is_not_counted() -> None:
+    """Twelve tokens, four in each of three events: eight of them lie between the first and the last."""
+    assert exchange(tokens=12, each=4, gap_s=0.4).tpot_s == pytest.approx(0.1)
+    assert exchange(tokens=1).tpot_s is None
+
+
+def test_pace_is_the_share_of_long_pauses() -> None:
+    """Of even small pauses nothing, of bursts all."""
+    assert paced_share(exchange(gap_s=0.002), 0.01) == 0.0
+    assert paced_share(exchange(gap_s=0.012), 0.01) == pytest.approx(1.0)
+    assert paced_share(exchange(tokens=1), 0.01) == 0.0
