@@ -207,6 +207,7 @@ class GenerationTrial:
             generated=self._generated(look.run, runs),
             allow=self._settings.allow,
         )
+        evidence = bench.with_peak_again(evidence)
         needed = memory_bytes(evidence)
         if needed is not None and is_suspicious(evidence.limit, needed, evidence.samples):
             with bench.best_of_all() as best:

@@ -6,6 +6,7 @@ arrays are told apart by identity, arguments are never refilled, and no weight i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ COPIES_BYTES = 2**27
 """Copies that are made of one output."""
 
 
-class ArrayWitness:
+class ArrayWitness(ABC):
     """`arrays` walks through an object and gives every array of the framework in it."""
 
     why_no_tamper = ""
@@ -28,24 +29,25 @@ class ArrayWitness:
 
     # -- of each framework --
 
+    @abstractmethod
     def _is_readable(self, array: Any) -> bool:
         """Whether it has a value that can be brought to this host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_floating(self, array: Any) -> bool:
-        raise NotImplementedError
+        """Whether its values are of a floating dtype."""
 
+    @abstractmethod
     def _on_host(self, array: Any) -> HostArray:
         """A copy that no later pass can change."""
-        raise NotImplementedError
 
     def _run(self, rerun: Rerun) -> Any:
         """One pass, run to its end."""
         return rerun.run()
 
+    @abstractmethod
     def _judge_old(self, rerun: Rerun, leaves: list[Any]) -> Overwritten:
         """A pass returned these arrays of the pass before, which it was not given: was their value made anew?"""
-        raise NotImplementedError
 
     # -- in common --
 
