@@ -1,4 +1,4 @@
-"""The fixtures. Everything heavy is imported when the first of them is used."""
+"""What the fixtures hand out. Nothing here is loaded before the first of them is used."""
 
 from __future__ import annotations
 
@@ -7,60 +7,41 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_roofline.options import settings_of
+from pytest_roofline.checks import CHECKS
+from pytest_roofline.errors import InconclusiveMeasurement, RooflineUsageError
+from pytest_roofline.given import settings_of
+from pytest_roofline.instrument import Instrument
+from pytest_roofline.item import INSTRUMENT, SETTINGS, added, find_device, prepare, refusal, session_of
 
 if TYPE_CHECKING:
     from pytest_roofline.device import Device
-    from pytest_roofline.instrument import Instrument
     from pytest_roofline.probe import Probe
     from pytest_roofline.result import Result
 
 
-@pytest.fixture(scope="session")
-def roofline_device(pytestconfig: pytest.Config) -> Device:
-    """The device that measurements run on: what --roofline-device names, else the first accelerator, else the CPU.
-
-    Its name, vendor, memory, caches and matched spec. What could not be read is None, and its `notes` say why.
-    """
-    from pytest_roofline.errors import RooflineUsageError
-    from pytest_roofline.item import find_device, refusal
-
+def device_for(config: pytest.Config) -> Device:
+    """The device that the options ask for; one that is not there ends the test."""
     try:
-        return find_device(pytestconfig, settings_of(pytestconfig))
+        return find_device(config, settings_of(config))
     except RooflineUsageError as error:
         raise refusal(error) from None
 
 
-@pytest.fixture(scope="session")
-def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Probe:
-    """Bandwidths of the device, measured once per session: read, copy, write and triad in bytes/s, and its cache knee.
-
-    Peaks per dtype and the link are measured when they are asked for. With --roofline=off the test is skipped.
-    """
-    if settings_of(pytestconfig).mode == "off":
+def probe_of(config: pytest.Config, device: Device) -> Probe:
+    """The probe of a device; a test that asks for one with --roofline=off, or where none can be made, is skipped."""
+    settings = settings_of(config)
+    if settings.mode == "off":
         pytest.skip("not measured (--roofline=off)")
-    from pytest_roofline.errors import InconclusiveMeasurement
-    from pytest_roofline.item import refusal, session_of
-
     try:
-        return session_of(pytestconfig).probe(roofline_device)
+        return session_of(config).probe(device)
     except InconclusiveMeasurement as error:
-        if settings_of(pytestconfig).inconclusive == "fail":
+        if settings.inconclusive == "fail":
             raise refusal(error) from None
         pytest.skip(f"inconclusive: {error}")
 
 
-@pytest.fixture
-def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
-    """Measure inference code against the roofline of its device: decode, generate, prefill, kernel, audit; and ceiling.
-
-    `result = roofline.decode(model.step, model=model, context=2048)`, then `assert result.fraction >= 0.6`. A figure
-    that cannot be true raises BogusMeasurement, which names the cause.
-    """
-    from pytest_roofline.checks import CHECKS
-    from pytest_roofline.instrument import Instrument
-    from pytest_roofline.item import INSTRUMENT, SETTINGS, added, prepare, refusal, session_of
-
+def instrument_for(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
+    """The tool of one test, with the checks that hooks add."""
     item: pytest.Item = request.node
     settings = item.stash[SETTINGS] if SETTINGS in item.stash else prepare(item)
 

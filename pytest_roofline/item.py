@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_roofline.options import marker_of, resolve, settings_of
-from pytest_roofline.tally import ABSENT
+from pytest_roofline.given import marker_of, resolve, settings_of
+from pytest_roofline.tally import ABSENT, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,7 @@ def prepare(item: pytest.Item) -> Settings:
     """Settle what a test is told, before its fixtures are made: a wrong marker or an absent device ends it here."""
     from pytest_roofline.errors import DeviceUnavailable, RooflineUsageError
 
+    tally_of(item.config)
     try:
         marker = marker_of(item)
         settings = settings_of(item.config, marker)
@@ -139,10 +140,20 @@ def refusal(error: Exception) -> BaseException:
 # -- after its body ---------------------------------------------------------------------------------------------------
 
 
-def judge(item: pytest.Item, raised: BaseException | None) -> BaseException | None:
+def judge(item: pytest.Item, call: Any) -> None:
+    """Judge a test of ours by its results; `call` is pluggy's outcome of its body, which may get another ending."""
+    raised: BaseException | None = call.exception
+    if SETTINGS not in item.stash or isinstance(raised, (KeyboardInterrupt, SystemExit, pytest.exit.Exception)):
+        return
+    ending = ending_of(item, raised)
+    if ending is not None:
+        call.force_exception(ending)
+    elif raised is not None:
+        call.force_result([])
+
+
+def ending_of(item: pytest.Item, raised: BaseException | None) -> BaseException | None:
     """Leave the record on the item, and say what the test ends with now. A test that is run again keeps its item."""
-    if SETTINGS not in item.stash:
-        return raised
     from pytest_roofline.outcome import attempt_of, outcome_of, properties_of, results_in
     from pytest_roofline.reruns import irrevocable
 

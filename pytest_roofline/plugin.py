@@ -5,29 +5,57 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_roofline.fixtures import roofline, roofline_device, roofline_probe
-from pytest_roofline.options import Marker, add_options, check_options, is_roofline, resolve
-from pytest_roofline.tally import Tally
+from pytest_roofline.options import add_options, is_anything_given, is_roofline, marker_line
 
-__all__ = ["roofline", "roofline_device", "roofline_probe"]
+if TYPE_CHECKING:
+    from pytest_roofline.device import Device
+    from pytest_roofline.instrument import Instrument
+    from pytest_roofline.probe import Probe
 
-
-TALLY: pytest.StashKey[Tally] = pytest.StashKey()
-WORDS: dict[str, tuple[str, tuple[str, dict[str, bool]]]] = {
-    "bogus": ("B", ("BOGUS", {"red": True})),
-    "inconclusive": ("I", ("INCONCLUSIVE", {"yellow": True})),
-}
-NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan", "cacheshow")
 pytest_addoption = add_options
 
 
-def is_no_run(config: pytest.Config) -> bool:
-    """Whether pytest was asked to list or to show something, and runs no test."""
-    return any(config.getoption(name, False) for name in NOT_RUNS)
+def __dir__() -> list[str]:
+    """Hooks and fixtures alone: pytest and pluggy examine every name of a plugin, in every run of every project."""
+    return [name for name in globals() if name.startswith(("pytest_", "roofline"))]
+
+
+@pytest.fixture(scope="session")
+def roofline_device(pytestconfig: pytest.Config) -> Device:
+    """The device that measurements run on: what --roofline-device names, else the first accelerator, else the CPU.
+
+    Its name, vendor, memory, caches and matched spec. What could not be read is None, and its `notes` say why.
+    """
+    from pytest_roofline.fixtures import device_for as found
+
+    return found(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Probe:
+    """Bandwidths of the device, measured once per session: read, copy, write and triad in bytes/s, and its cache knee.
+
+    Peaks per dtype and the link are measured when they are asked for. With --roofline=off the test is skipped.
+    """
+    from pytest_roofline.fixtures import probe_of
+
+    return probe_of(pytestconfig, roofline_device)
+
+
+@pytest.fixture
+def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
+    """Measure inference code against the roofline of its device: decode, generate, prefill, kernel, audit; and ceiling.
+
+    `result = roofline.decode(model.step, model=model, context=2048)`, then `assert result.fraction >= 0.6`. A figure
+    that cannot be true raises BogusMeasurement, which names the cause.
+    """
+    from pytest_roofline.fixtures import instrument_for
+
+    yield from instrument_for(request)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -39,14 +67,19 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker; a wrong option ends the session here."""
-    config.addinivalue_line("markers", Marker.help_line())
-    check_options(config)
-    config.stash[TALLY] = Tally()
-    config.pluginmanager.register(config.stash[TALLY], "roofline-tally")
-    if not hasattr(config, "workerinput") and resolve(config, "json") is not None and not is_no_run(config):
-        from pytest_roofline.run import ResultsLog
+    config.addinivalue_line("markers", marker_line())
+    if is_anything_given(config):
+        from pytest_roofline.hall import begin
 
-        config.pluginmanager.register(ResultsLog(config, resolve(config, "json")), "roofline-results")
+        begin(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The controller of xdist runs no test that would start the tally, and sees what its workers report."""
+    if session.config.pluginmanager.hasplugin("dsession"):
+        from pytest_roofline.tally import tally_of
+
+        tally_of(session.config)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, items: Sequence[pytest.Item]) -> str | None:
@@ -55,7 +88,6 @@ def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, item
         return None
     from pytest_roofline.run import header_of
 
-    config.stash[TALLY].is_header_shown = True
     return header_of(config)
 
 
@@ -67,27 +99,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         prepare(item)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     """Judge the test by its results, however its body ended; an interruption is no ending."""
-    value: object = None
-    ending: BaseException | None = None
-    try:
-        value = yield
-    except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
-        raise
-    except BaseException as error:
-        ending = error
-    try:
-        if "pytest_roofline.item" in sys.modules:  # else nobody in this run has asked for us yet
-            from pytest_roofline.item import judge
+    outcome = yield
+    if "pytest_roofline.item" in sys.modules:  # else nobody in this run has asked for us yet
+        from pytest_roofline.item import judge
 
-            ending = judge(item, ending)
-        if ending is not None:
-            raise ending
-    finally:
-        del ending  # its traceback holds this frame
-    return value
+        judge(item, outcome)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -103,43 +122,29 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_report_teststatus(report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+def pytest_report_teststatus(report: Any) -> Any:
     """Letter and word of a bogus or inconclusive test; outcome and category stay pytest's."""
-    if report.when != "call" or report.outcome == "rerun" or hasattr(report, "wasxfail"):
+    if report.when != "call" or not any(name == "roofline.verdict" for name, _ in report.user_properties):
         return None
-    standing = dict(report.user_properties).get("roofline.verdict")
-    if standing not in WORDS or (standing == "bogus" and not report.failed):
-        return None
-    letter, word = WORDS[standing]
-    # The short summary of pytest before 8.3 knows no word with a colour.
-    return report.outcome, letter, word if pytest.version_tuple >= (8, 3) else word[0]
+    from pytest_roofline.tally import status_of
+
+    return status_of(report)
 
 
 @pytest.hookimpl(trylast=True)  # whoever else changes the exit status of a run without tests has done it by now
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """With --roofline=require a run that measured nothing, or did not find its device, is an error."""
-    config = session.config
-    is_worker = hasattr(config, "workerinput")
-    if is_worker or resolve(config, "mode") != "require" or is_no_run(config):
-        return
-    from pytest_roofline.run import faults_of
+    if is_anything_given(session.config):
+        from pytest_roofline.hall import finish
 
-    tally = config.stash[TALLY]
-    tally.faults = faults_of(config, tally)
-    if tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        finish(session)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table, the inconclusive tests, and how many were not judged."""
-    tally = config.stash[TALLY]
-    if tally.texts and config.get_verbosity() > -2:
-        from pytest_roofline.run import summary_of
+    if "pytest_roofline.tally" in sys.modules:
+        from pytest_roofline.run import summarise
 
-        terminalreporter.section("roofline")
-        for line in summary_of(config, tally.texts, with_header=not tally.is_header_shown):
-            terminalreporter.write_line(line)
+        summarise(config, terminalreporter)
         # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
         terminalreporter.stats.get("skipped", []).sort(key=lambda report: bool(pytest_report_teststatus(report)))
-    for fault in tally.faults:
-        terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)

@@ -12,12 +12,12 @@ import pytest
 
 import pytest_roofline
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.given import resolve, settings_of
 from pytest_roofline.item import session_of
-from pytest_roofline.options import resolve, settings_of
 from pytest_roofline.outcome import UNMEASURED
 from pytest_roofline.report.terminal import header_line, header_lines, summary_lines
 from pytest_roofline.results.document import ResultsDocument
-from pytest_roofline.tally import RECORD
+from pytest_roofline.tally import RECORD, tally_of
 
 if TYPE_CHECKING:
     from pytest_roofline.tally import Tally
@@ -77,6 +77,7 @@ class ResultsLog:
 
 def header_of(config: pytest.Config) -> str:
     """The line before the first test: where will be measured."""
+    tally_of(config).is_header_shown = True
     settings = settings_of(config)
     if settings.mode == "off":
         return header_line("off")
@@ -87,12 +88,18 @@ def header_of(config: pytest.Config) -> str:
     return header_line(settings.mode, device.id, device.name, is_named=settings.device is not None)
 
 
-def summary_of(config: pytest.Config, texts: Mapping[str, str], *, with_header: bool) -> list[str]:
-    """The table, the inconclusive tests, and how many were not judged; `texts` are the records by node id."""
-    records = _records(texts)
-    is_named = resolve(config, "device") is not None
-    header = header_lines(records, is_named=is_named) if with_header else []
-    return [*header, *summary_lines(records)]
+def summarise(config: pytest.Config, terminalreporter: Any) -> None:
+    """Print the table, the inconclusive tests, how many were not judged, and what the run is red for besides."""
+    tally = tally_of(config)
+    if tally.texts and config.get_verbosity() > -2:
+        records = _records(tally.texts)
+        is_named = resolve(config, "device") is not None
+        terminalreporter.section("roofline")
+        header = [] if tally.is_header_shown else header_lines(records, is_named=is_named)
+        for line in (*header, *summary_lines(records)):
+            terminalreporter.write_line(line)
+    for fault in tally.faults:
+        terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)
 
 
 def faults_of(config: pytest.Config, tally: Tally) -> list[str]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import pytest
 
 RECORD = "roofline"
 """The user property with the record of a test, as JSON text."""
 ABSENT = "roofline.absent"
 """The user property that says which device a test did not find."""
+WORDS: Mapping[str, tuple[str, tuple[str, dict[str, bool]]]] = MappingProxyType(
+    {
+        "bogus": ("B", ("BOGUS", {"red": True})),
+        "inconclusive": ("I", ("INCONCLUSIVE", {"yellow": True})),
+    }
+)
 
 
 class Tally:
@@ -28,3 +37,26 @@ class Tally:
                 self.absent.pop(report.nodeid, None)  # a former attempt's: now it was there
             elif name == ABSENT:
                 self.absent[report.nodeid] = value
+
+
+TALLY: pytest.StashKey[Tally] = pytest.StashKey()
+
+
+def tally_of(config: pytest.Config) -> Tally:
+    """The tally of this run; it counts from the first call on."""
+    if TALLY not in config.stash:
+        config.stash[TALLY] = Tally()
+        config.pluginmanager.register(config.stash[TALLY], "roofline-tally")
+    return config.stash[TALLY]
+
+
+def status_of(report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+    """Letter and word of a bogus or inconclusive test, for ``pytest_report_teststatus``; None for every other one."""
+    if report.outcome == "rerun" or hasattr(report, "wasxfail"):
+        return None
+    standing = str(dict(report.user_properties).get("roofline.verdict"))
+    if standing not in WORDS or (standing == "bogus" and not report.failed):
+        return None
+    letter, word = WORDS[standing]
+    # The short summary of pytest before 8.3 knows no word with a colour.
+    return report.outcome, letter, word if pytest.version_tuple >= (8, 3) else word[0]

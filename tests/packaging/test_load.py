@@ -13,11 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "numpy", "yaml", "rich", "jax", "pynvml", "filelock", "mlx")
 OURS = {
     "pytest_roofline",
-    "pytest_roofline.fixtures",
     "pytest_roofline.hookspecs",
     "pytest_roofline.options",
     "pytest_roofline.plugin",
-    "pytest_roofline.tally",
 }
 SHOW = """
 import sys
@@ -44,20 +42,20 @@ def modules_after(folder: Path, source: str, *arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("source", "arguments"),
+    ("source", "arguments", "more"),
     [
-        ("", ("--collect-only",)),
-        ("def test_unrelated(tmp_path):\n    pass\n", ()),
-        ("def test_measures(roofline):\n    pass\n", ("--collect-only",)),
-        ("", ("--roofline-device=cpu", "--roofline-max-time=1")),
+        ("", ("--collect-only",), set()),
+        ("def test_unrelated(tmp_path):\n    pass\n", (), set()),
+        ("def test_measures(roofline):\n    pass\n", ("--collect-only",), set()),
+        ("", ("--roofline-device=cpu", "--roofline-max-time=1"), {"pytest_roofline.given", "pytest_roofline.hall"}),
     ],
     ids=["empty", "unrelated", "collected", "options"],
 )
 def test_nothing_heavy_is_imported_before_a_test_measures(
-    tmp_path: Path, source: str, arguments: tuple[str, ...]
+    tmp_path: Path, source: str, arguments: tuple[str, ...], more: set[str]
 ) -> None:
-    """No framework, no yaml, no rich, and of this package the door alone."""
-    assert modules_after(tmp_path, source, *arguments) == OURS
+    """No framework, no yaml, no rich, and of this package the door alone, and what reads options where some are."""
+    assert modules_after(tmp_path, source, *arguments) == OURS | more
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

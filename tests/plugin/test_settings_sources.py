@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 from inner_runs import FAKE, PLUGIN, Run
 
-from pytest_roofline.options import OPTIONS, Marker, read_budget, read_paths, read_seconds
+from pytest_roofline.given import READERS, Marker, read_budget, read_paths, read_seconds
+from pytest_roofline.options import MARKER_KEYWORDS, OPTIONS
 
 SHOW = """
 import pytest
@@ -138,7 +140,13 @@ def test_the_marker_is_registered_with_its_fields(run: Run) -> None:
     """The help line is made from the fields, and --strict-markers knows the marker."""
     result = run("def test_it(): pass\n", "--markers", "--strict-markers")
     result.stdout.fnmatch_lines(["@pytest.mark.roofline(at_least=None, at_most=None, device=None, allow=()): judge *"])
-    assert tuple(Marker.KEYWORDS) == ("at_least", "at_most", "device", "allow")
+    assert tuple(MARKER_KEYWORDS) == ("at_least", "at_most", "device", "allow")
+    assert tuple(MARKER_KEYWORDS) == tuple(field.name for field in dataclasses.fields(Marker))
+
+
+def test_every_option_has_its_reader() -> None:
+    """The table names readers, so that it can be loaded without them."""
+    assert {option.reader for option in OPTIONS} == set(READERS)
 
 
 def test_every_advertised_keyword_is_accepted(run: Run) -> None:

@@ -60,15 +60,26 @@ def test_no_criterion_drops_a_sample(name: str) -> None:
 
 
 def test_a_clear_result_stops_at_the_least_count() -> None:
-    """Far above or far below the budget, nine samples are enough, and fewer are not."""
-    assert LEAST_SAMPLES == 9
+    """Far above or far below the budget, ten samples are enough, and fewer are not."""
+    assert LEAST_SAMPLES == 10
     assert feed(UntilDecided(0.6), [0.8] * 50) == LEAST_SAMPLES
     assert feed(UntilDecided(0.6), [0.2] * 50) == LEAST_SAMPLES
 
 
 def test_one_sample_on_the_wrong_side_asks_for_more() -> None:
-    """Fifteen others outweigh it; it is not left out, and it does not start anything again."""
-    assert feed(UntilDecided(0.6), [0.8, 0.8, 0.5, *[0.8] * 50]) == 16
+    """Sixteen others outweigh it; it is not left out, and it does not start anything again."""
+    assert feed(UntilDecided(0.6), [0.8, 0.8, 0.5, *[0.8] * 50]) == 17
+
+
+@pytest.mark.parametrize(("count", "is_reached"), [(12, False), (13, True)])
+def test_the_last_look_cuts_one_wild_sample_of_thirteen(count: int, is_reached: bool) -> None:
+    """When time is over nobody looks again, so a plain interval does: it outweighs one sample of 13, and none of 12."""
+    criterion = UntilDecided(0.6)
+    assert feed(criterion, [math.inf, *[0.3] * (count - 1)]) == count
+    decision = criterion.decide()
+    assert decision.is_reached is is_reached
+    assert decision.interval is not None
+    assert decision.interval.high == (0.3 if is_reached else math.inf)
 
 
 def test_a_budget_inside_the_interval_goes_on() -> None:

@@ -1,0 +1,37 @@
+"""What options ask for around the tests of a run: before the first of them, and after the last."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_roofline.given import check_options, resolve
+
+NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan", "cacheshow")
+
+
+def begin(config: pytest.Config) -> None:
+    """Read the options, and open the file of results; a wrong option ends the session here."""
+    check_options(config)
+    if is_controller(config) and resolve(config, "json") is not None:
+        from pytest_roofline.run import ResultsLog
+
+        config.pluginmanager.register(ResultsLog(config, resolve(config, "json")), "roofline-results")
+
+
+def finish(session: pytest.Session) -> None:
+    """With --roofline=require a run that measured nothing, or did not find its device, is an error."""
+    config = session.config
+    if not is_controller(config) or resolve(config, "mode") != "require":
+        return
+    from pytest_roofline.run import faults_of
+    from pytest_roofline.tally import tally_of
+
+    tally = tally_of(config)
+    tally.faults = faults_of(config, tally)
+    if tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def is_controller(config: pytest.Config) -> bool:
+    """Whether this process answers for the run: no worker of xdist does, and no run that only lists or shows."""
+    return not hasattr(config, "workerinput") and not any(config.getoption(name, False) for name in NOT_RUNS)
