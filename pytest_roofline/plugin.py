@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,9 +29,9 @@ def roofline_device(pytestconfig: pytest.Config) -> Device:
 
     Its name, vendor, memory, caches and matched spec. What could not be read is None, and its `notes` say why.
     """
-    from pytest_roofline.fixtures import device_for as found
+    from pytest_roofline.fixtures import device_for
 
-    return found(pytestconfig)
+    return device_for(pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +81,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         tally_of(session.config)
 
 
-def pytest_report_collectionfinish(config: pytest.Config, start_path: Path, items: Sequence[pytest.Item]) -> str | None:
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> str | None:
     """Say where will be measured, if anything will be."""
     if config.getoption("collectonly") or config.get_verbosity() < -1 or not any(map(is_roofline, items)):
         return None
