@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pytest_roofline.checks.evidence import ClockDrift
+from pytest_roofline.checks.claimed import ClockDrift
 from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
 from pytest_roofline.closed_window import Seen
 from pytest_roofline.closing import Closing

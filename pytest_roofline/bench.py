@@ -13,6 +13,7 @@ from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.machine import fastest_of
 from pytest_roofline.probe import Probe
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Fraction, explain_fraction
 from pytest_roofline.roofline import Ceiling, Interval, mixed_bytes_per_s
@@ -51,6 +52,8 @@ class Bench:
     limit: Limit
     counter: Calibrated | None = None
     """The device's own count of its memory traffic, where it has one that can be relied on."""
+    onlooker: Onlooker = NOBODY
+    """Who is told how far a measurement is."""
 
     def ruler(self, traffic: Traffic) -> Ruler:
         """The quick probe for this traffic's mix, with the thread setting of the framework under test."""
@@ -282,6 +285,15 @@ def budgets_for(settings: Settings, device: Device) -> Budgets:
     if settings.at_least is not None and at_least is not None and not (is_named or settings.at_least.judges(device)):
         note = f"at_least={at_least:g} is reported, not judged: this is the CPU and no entry names it"
         return Budgets(at_least=None, at_most=None, note=note)
+    if at_least is not None and at_most is not None and at_least > at_most:
+        places = [
+            f"{name}={figure:g} ({bar.place if bar is not None else ''})"
+            for name, figure, bar in (
+                ("at_least", at_least, settings.at_least.bar_for(device) if settings.at_least else None),
+                ("at_most", at_most, settings.at_most.bar_for(device) if settings.at_most else None),
+            )
+        ]
+        raise RooflineUsageError(f"{places[0]} is above {places[1]} on {device.name}, so nothing can pass")
     return Budgets(at_least=at_least, at_most=at_most)
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from pytest_roofline.checks.evidence import ClockDrift, ClockRead
+from pytest_roofline.checks.claimed import ClockDrift, ClockRead
 from pytest_roofline.protocol import Marker, WatchedClock
 from pytest_roofline.provenance import Provenance, place_of
 

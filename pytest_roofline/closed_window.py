@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_roofline.checks.evidence import ClockRead, EventInterval, Window
+from pytest_roofline.checks.claimed import ClockRead, EventInterval, Window
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.ledger import Claimed, Stated
 from pytest_roofline.pass_times import PassTimes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_roofline.checks.evidence import Claim, ClockDrift
+from pytest_roofline.checks.claimed import Claim, ClockDrift
 from pytest_roofline.closed_window import SAME, Seen
 from pytest_roofline.compile_logs import compiled_within
 from pytest_roofline.errors import RooflineUsageError

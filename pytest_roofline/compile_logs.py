@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from pytest_roofline.checks.evidence import CompiledInWindow
+from pytest_roofline.checks.claimed import CompiledInWindow
 from pytest_roofline.protocol import Backend, Compilation, CompileLog
 
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-from pytest_roofline.checks.evidence import EventInterval
+from pytest_roofline.checks.claimed import EventInterval
 from pytest_roofline.protocol import Marker, WatchedEvents
 from pytest_roofline.provenance import Provenance, place_of
 

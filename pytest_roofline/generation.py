@@ -209,6 +209,8 @@ WatchGeneration = Callable[[GenerationRequest, Callable[[], None]], GenerationWa
 def generation_request(model: Any, inputs: Any, kwargs: Mapping[str, Any]) -> GenerationRequest:
     """Check what can be checked before anything runs; RooflineUsageError for what cannot be measured."""
     name = type(model).__name__
+    if is_llama(model):
+        return _llama_request(model, inputs, kwargs)
     if not callable(getattr(model, "generate", None)):
         raise RooflineUsageError(
             f"roofline.generate needs a model with a generate method, and a {name} has none: give a transformers "
@@ -243,6 +245,34 @@ def generation_request(model: Any, inputs: Any, kwargs: Mapping[str, Any]) -> Ge
         raise RooflineUsageError(
             f"a streamer cannot follow beam search (num_beams is {beams}): drop streamer=, or set num_beams=1"
         )
+    return GenerationRequest(model=model, arguments=arguments)
+
+
+def is_llama(model: Any) -> bool:
+    """Whether this is a `Llama` of llama-cpp-python, or of a class made from it."""
+    return any(one.__name__ == "Llama" and one.__module__.split(".")[0] == "llama_cpp" for one in type(model).__mro__)
+
+
+def _llama_request(model: Any, inputs: Any, kwargs: Mapping[str, Any]) -> GenerationRequest:
+    """The arguments of its `create_completion`, or of `create_chat_completion` where there are messages."""
+    arguments = dict(kwargs)
+    if arguments.get("stream"):
+        raise RooflineUsageError("a streamed completion is not run by the call that returns it: drop stream=")
+    if inputs is not None:
+        is_chat = isinstance(inputs, (list, tuple)) and bool(inputs) and isinstance(inputs[0], Mapping)
+        name = "messages" if is_chat else "prompt"
+        if name in arguments:
+            raise RooflineUsageError(f"the prompt is given twice: as inputs and as {name}=")
+        arguments[name] = list(inputs) if isinstance(inputs, (list, tuple)) else inputs
+    given = [arguments[name] for name in ("prompt", "messages") if arguments.get(name) is not None]
+    if len(given) != 1 or not isinstance(given[0], (str, list)) or not given[0]:
+        raise RooflineUsageError(
+            "roofline.generate of a Llama needs a prompt (a text, or a list of ids) or the messages of a chat (a list "
+            "of mappings with role and content)"
+        )
+    most = arguments.get("max_tokens")
+    if isinstance(most, int) and most == 1:
+        raise no_decode_pass(f"max_tokens is {most}")
     return GenerationRequest(model=model, arguments=arguments)
 
 

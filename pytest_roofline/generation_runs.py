@@ -14,6 +14,7 @@ from pytest_roofline.generation import GenerationWatch, Look, Run
 from pytest_roofline.generation_traffic import traffic_of_runs
 from pytest_roofline.loop import Block, OutOfRoom
 from pytest_roofline.measure import Gauge
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Compilation, Forced
 from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import between, median
@@ -75,8 +76,8 @@ class Runs:
             )
         if self.timed_out and decoding and len(self.samples) < FEW:
             lines.append(
-                f"a run takes about {format_seconds(self.last_s)}: ask for fewer tokens (max_new_tokens=), or allow "
-                "more time (--roofline-max-time)"
+                f"a run takes about {format_seconds(self.last_s)}: ask for fewer tokens (max_new_tokens=, "
+                "max_tokens=), or allow more time (--roofline-max-time)"
             )
         return tuple(lines)
 
@@ -99,6 +100,7 @@ class RunsMeasurement:
         criterion: Criterion,
         compilations: Callable[[], Sequence[Compilation]],
         conditions: Callable[[], Stretch | None],
+        onlooker: Onlooker = NOBODY,
     ) -> None:
         self._watch = watch
         self._look = look
@@ -112,6 +114,7 @@ class RunsMeasurement:
         self._criterion = criterion
         self._compilations = compilations
         self._conditions = conditions
+        self._onlooker = onlooker
 
     def measure(self) -> Runs:
         """Warm up, then run until the criterion is satisfied or the time is over; one run may exceed it."""
@@ -127,6 +130,7 @@ class RunsMeasurement:
             if begun + last_s > deadline_s and (runs or self._look_s > self._max_time_s):
                 timed_out = True
                 break
+            self._tell(f"run {len(runs) + 1}", deadline_s, samples)
             run = self._watch.run()
             held = self._conditions()
             after = self._ruler.measure()
@@ -146,6 +150,12 @@ class RunsMeasurement:
             last_s=last_s,
         )
 
+    def _tell(self, stage: str, deadline_s: float, samples: Sequence[Sample] = ()) -> None:
+        """Let an onlooker know, between two runs."""
+        elapsed_s = self._clock() - deadline_s + self._max_time_s
+        fractions = [sample.fraction for sample in samples]
+        self._onlooker.tell(stage, fractions=fractions, elapsed_s=elapsed_s, limit_s=self._max_time_s)
+
     def _warm_up(self, deadline_s: float) -> float:
         """Untimed runs; what the last one took. None where the look says that time is short."""
         last_s = self._look_s
@@ -153,6 +163,7 @@ class RunsMeasurement:
             return last_s
         began = self._clock()
         for _ in range(WARM_UPS):
+            self._tell("warming up", deadline_s)
             start, compiled = self._clock(), len(self._compilations())
             self._watch.run()
             took_s = self._clock() - start

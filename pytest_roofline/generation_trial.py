@@ -11,6 +11,7 @@ from pytest_roofline.amounts import bytes_elsewhere
 from pytest_roofline.bench import Bench, budgets_for, fraction_of, mbu_of
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.attempts import FreshInput, Work
+from pytest_roofline.checks.bounds import allowances
 from pytest_roofline.checks.ceiling import memory_bytes
 from pytest_roofline.checks.evidence import Clocks, Evidence
 from pytest_roofline.checks.generated import Generated, Replay
@@ -24,6 +25,7 @@ from pytest_roofline.generation import (
     Look,
     Run,
     WatchGeneration,
+    is_llama,
     no_decode_pass,
 )
 from pytest_roofline.generation_runs import RunsAsBlocks, RunsMeasurement
@@ -61,8 +63,15 @@ def run_generation(
     checks: Sequence[Check] = CHECKS,
 ) -> Result:
     """Find the device of the model, have it to ourselves, and measure the call there."""
-    chosen, backend = placement.place(device, request.model)
-    make: WatchGeneration | None = getattr(backend, "watch_generation", None)
+    engine = None
+    if is_llama(request.model):
+        from pytest_roofline.llama_engine import llama_engine
+
+        engine = llama_engine(request, session=session, settings=settings, wanted=device)
+        chosen, backend = engine.device, engine.backend
+    else:
+        chosen, backend = placement.place(device, request.model)
+    make: WatchGeneration | None = engine.make if engine else getattr(backend, "watch_generation", None)
     if make is None:
         raise RooflineUsageError(
             f"roofline.generate cannot watch the passes of a {type(request.model).__name__} ({backend.name}): measure "
@@ -92,11 +101,13 @@ def run_generation(
             backend=backend,
             max_time_s=max_time_s,
             stopping=stopping,
+            traffic_at=engine.traffic_at if engine else None,
             checks=checks,
         )
         with ExitStack() as held:
             held.enter_context(session.lock(chosen))
             held.callback(leave)
+            session.onlooker.tell("the first run, untimed")
             look = trial.look()
             touched = placement.device_of_pass(
                 chosen, look.device_ids[0] if look.device_ids else None, device or settings.device
@@ -123,9 +134,11 @@ class GenerationTrial:
         backend: Backend,
         max_time_s: float,
         stopping: str | None,
+        traffic_at: Callable[[int], Traffic] | None = None,
         checks: Sequence[Check] = CHECKS,
     ) -> None:
         self._watch = watch
+        self._traffic_at = traffic_at
         self._model = model
         self._label = label
         self._settings = settings
@@ -168,9 +181,15 @@ class GenerationTrial:
                 look_s=self._look_s,
                 compute_s=ceiling.compute_s,
                 knee_bytes=knee,
-                criterion=criterion_named(self._stopping or self._settings.stopping, budgets.at_least, budgets.at_most),
+                criterion=criterion_named(
+                    self._stopping or self._settings.stopping,
+                    budgets.at_least,
+                    budgets.at_most,
+                    allowances(base, ceiling, knee, bench.probe.excess),
+                ),
                 compilations=compiled.entries,
                 conditions=watch.since_last,
+                onlooker=bench.onlooker,
             ).measure()
         samples, runs = seen.samples, seen.runs
         timed = seen.decoding or (look.run,)
@@ -226,7 +245,10 @@ class GenerationTrial:
         A trace that saw less than the output table, which every pass multiplies by, was blind, or there was no work.
         The fraction is of all parameters then. The least bytes are none, for nobody knows where the work was done,
         unless the trace accounts for every output and saw next to nothing read: then at least that table was owed.
+        An engine that nobody can trace is told by its own file, and by its own counts that the passes ran.
         """
+        if self._traffic_at is not None:
+            return self._traffic_at(round(look.run.mean_context)), False
         traced = traffic_of_passes(look)
         count = getattr(self._backend, "count_model", None)
         head = getattr(self._model, "get_output_embeddings", lambda: None)()

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_roofline.given import check_options, resolve
+from pytest_roofline.given import budgets_path, check_options, has_groups, resolve
+from pytest_roofline.options import OPTIONS
 
+OUTPUTS = ("json", "html", "export", "compare", "update_budgets")
+"""Options for which the results of a run are kept; what is made of them stands in `outputs`."""
 NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan", "cacheshow")
 
 
 def begin(config: pytest.Config) -> None:
-    """Read the options, and open the file of results; a wrong option ends the session here."""
+    """Read the options, and prepare what is made of the results; a wrong option ends the session here."""
     check_options(config)
-    if is_controller(config) and resolve(config, "json") is not None:
+    asked = [option.name for option in OPTIONS if option.name in OUTPUTS and resolve(config, option.name)]
+    if asked and is_controller(config):
         from pytest_roofline.run import ResultsLog
 
-        config.pluginmanager.register(ResultsLog(config, resolve(config, "json")), "roofline-results")
+        config.pluginmanager.register(ResultsLog(config, asked), "roofline-results")
+    budgets = budgets_path(config)
+    if budgets is not None and is_controller(config):
+        from pytest_roofline.budgets.coverage import BudgetsCoverage
+
+        watch = BudgetsCoverage(*budgets, is_grouped=has_groups(config))
+        config.pluginmanager.register(watch, "roofline-budgets")
 
 
 def finish(session: pytest.Session) -> None:

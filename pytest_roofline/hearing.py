@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
+from types import FrameType
+from typing import Any
 
-from pytest_roofline.backends.pulse import Pulse
+from pytest_roofline.audit import Audit
+from pytest_roofline.backends.pulse import Pulse, open_pulse
 from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.counted import Counted
@@ -17,14 +20,62 @@ from pytest_roofline.conditions import Stretch
 from pytest_roofline.device import Device
 from pytest_roofline.errors import MeasurementError, one_line
 from pytest_roofline.ledger import Ledger
-from pytest_roofline.protocol import CounterReading
+from pytest_roofline.progress import NOBODY, Onlooker
+from pytest_roofline.protocol import Backend, CounterReading
 from pytest_roofline.result import Result, unmeasured_result
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.ruler import Ruler
+from pytest_roofline.session import Session
 from pytest_roofline.settings import Settings
 from pytest_roofline.stops import stops_around
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.verdict import judge
+
+
+def open_audit(
+    session: Session,
+    device: Device,
+    backend: Backend,
+    *,
+    bench_of: Callable[[], Bench],
+    traffic: Traffic | None,
+    settings: Settings,
+    keep: Callable[[Result], Result],
+    checks: Sequence[Check],
+    label: str,
+    batch: int | None,
+    tokens_per_pass: float | Callable[[Any], float],
+    is_remote: bool,
+    frame: FrameType,
+) -> Audit:
+    """An audit of the code in `frame`, and the hearing that it ends in. Of a remote one nothing here is drained."""
+    known = batch or (traffic.batch if traffic is not None else None)
+    hearing = Hearing(
+        device=device,
+        bench_of=bench_of,
+        lock=lambda: session.lock(device),
+        onlooker=session.onlooker,
+        pulse_of=lambda: open_pulse(backend),
+        traffic=traffic,
+        label=label,
+        settings=settings,
+        keep=keep,
+        is_batch_known=known is not None,
+        is_remote=is_remote,
+        checks=checks,
+    )
+    return Audit(
+        backend=backend,
+        drains=list if is_remote else lambda: session.backends.in_use(backend),
+        loaded=list if is_remote else session.backends.loaded,
+        judge=hearing.judge,
+        on_enter=hearing.enter,
+        on_leave=hearing.leave,
+        frame=frame,
+        batch=known or 1,
+        tokens_per_pass=tokens_per_pass,
+        is_remote=is_remote,
+    )
 
 
 class Hearing:
@@ -44,6 +95,7 @@ class Hearing:
         is_batch_known: bool = True,
         is_remote: bool = False,
         checks: Sequence[Check] = CHECKS,
+        onlooker: Onlooker = NOBODY,
     ) -> None:
         self._device = device
         self._bench_of = bench_of
@@ -58,6 +110,7 @@ class Hearing:
         self._is_batch_known = is_batch_known
         self._is_remote = is_remote
         self._checks = checks
+        self._onlooker = onlooker
         self._notes: list[str] = []
         self._bench: Bench | None = None
         self._ruler: Ruler | None = None
@@ -72,6 +125,7 @@ class Hearing:
         self._held.enter_context(self._lock())
         try:
             self._probe_before()
+            self._onlooker.tell("the test's own timing")
             if self._pulse_of is not None:
                 self._pulse = self._pulse_of()
         except BaseException:

@@ -13,14 +13,14 @@ from typing import Any
 
 from pytest_roofline.amounts import held_objects, traffic_of
 from pytest_roofline.audit import Audit
-from pytest_roofline.backends.pulse import open_pulse
 from pytest_roofline.bench import Bench
+from pytest_roofline.benchmark_instrument import BenchmarkInstrument
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.device import Device
 from pytest_roofline.errors import BogusMeasurement, RooflineUsageError
 from pytest_roofline.generation import generation_request
 from pytest_roofline.generation_trial import run_generation
-from pytest_roofline.hearing import Hearing
+from pytest_roofline.hearing import open_audit
 from pytest_roofline.paper import is_on_paper, paper_traffic
 from pytest_roofline.placement import Placement
 from pytest_roofline.protocol import Backend
@@ -29,13 +29,14 @@ from pytest_roofline.roofline import Ceiling
 from pytest_roofline.server_instrument import ServerInstrument
 from pytest_roofline.session import Session
 from pytest_roofline.settings import Settings, positive_seconds, whole_number
+from pytest_roofline.sizing import larger_step
 from pytest_roofline.stopping import checked_stopping
 from pytest_roofline.traffic import Traffic, declared_traffic, offloaded
 from pytest_roofline.trial import Job, Trial
 from pytest_roofline.verdict import error_of
 
 
-class Instrument(ServerInstrument):
+class Instrument(ServerInstrument, BenchmarkInstrument):
     """Measures inference code against the roofline of the device it runs on.
 
     `decode`, `prefill` and `kernel` run and time a step; `audit` watches timing code of the test's own. Each raises
@@ -116,7 +117,7 @@ class Instrument(ServerInstrument):
                 tokens_per_pass=tokens_per_pass,
             )
         chosen, backend = self._placement.place(device, traffic)
-        return self._bench(chosen, backend).ceiling(
+        return self._bench(chosen, backend, is_measuring=False).ceiling(
             counted, batch=batch or counted.batch or 1, tokens_per_pass=tokens_per_pass, is_overlapped=overlap
         )
 
@@ -134,6 +135,7 @@ class Instrument(ServerInstrument):
         inputs: Any = None,
         reference: Callable[..., Any] | None = None,
         tamper: bool = False,
+        larger: tuple[Callable[..., Any], Any] | None = None,
         offload: float | None = None,
         overlap: bool = False,
         label: str | None = None,
@@ -148,9 +150,11 @@ class Instrument(ServerInstrument):
         `passes_per_reset` is the room in the cache: no more passes run without a reset (64 in all where nothing is
         known). `inputs` gives fresh arguments per block; the output must follow them. Untimed: `reference` starts from
         the same arguments and state, and its outputs must agree as far as their dtype goes; `tamper` changes a row of
-        a weight for one pass (it is put back bit for bit), and the output must change. `stopping` names what ends the
-        measurement before `max_time_s`: ``"decided"``, ``"precision:0.02"``, ``"fixed:30"``. `offload` and `overlap`:
-        see `ceiling`; without `offload`, what the trace sees in the host's memory is taken to come over the link.
+        a weight for one pass (it is put back bit for bit), and the output must change. `larger` is a pair: a step that
+        moves at least 1.5 times the bytes (more layers, context, rows), and its traffic; its time must be possible too.
+        `stopping` names what ends the measurement before `max_time_s`: ``"decided"``, ``"precision:0.02"``,
+        ``"fixed:30"``. `offload` and `overlap`: see `ceiling`; without `offload`, what the trace sees in the host's
+        memory is taken to come over the link.
         """
         if model is None and traffic is None:
             raise RooflineUsageError(
@@ -174,6 +178,7 @@ class Instrument(ServerInstrument):
             inputs=inputs,
             reference=reference,
             tamper=bool(tamper),
+            larger=larger_step(larger, self.traffic),
             offload=offload,
             is_overlapped=bool(overlap),
             max_time_s=self._time(max_time_s),
@@ -197,7 +202,6 @@ class Instrument(ServerInstrument):
         """Time `fn`, which runs prompts of `prompt_tokens` per sequence, against the compute roof; reports TTFT.
 
         `model` is a module, whose pass is traced, or a config, a file or a name, whose FLOPs are counted.
-
         `reset` empties the cache, untimed, before each call; without it the call is taken to be stateless (a fresh
         cache, or none).
         """
@@ -232,6 +236,7 @@ class Instrument(ServerInstrument):
         dtype: str | None = None,
         inputs: Any = None,
         reference: Callable[..., Any] | None = None,
+        larger: tuple[Callable[..., Any], Any] | None = None,
         cache: str = "cold",
         label: str | None = None,
         max_time_s: float | None = None,
@@ -244,7 +249,8 @@ class Instrument(ServerInstrument):
 
         ``cache="cold"`` rotates through `inputs` (argument tuples), or evicts between calls when one call's working
         set is under four cache knees; ``cache="hot"`` judges against the measured cache rate, and says so.
-        `reference` takes the same arguments, and its outputs (or the arguments that it writes) must agree.
+        `reference` takes the same arguments, and its outputs (or the arguments that it writes) must agree. `larger`:
+        see `decode`; a call without arguments, and its bytes.
         """
         if cache not in ("cold", "hot"):
             raise RooflineUsageError(f"cache is {cache!r}; it must be 'cold' or 'hot'")
@@ -260,6 +266,7 @@ class Instrument(ServerInstrument):
             context=0,
             inputs=inputs,
             reference=reference,
+            larger=larger_step(larger, self.traffic),
             is_stateless=True,
             is_hot=cache == "hot",
             max_time_s=self._time(max_time_s),
@@ -288,30 +295,20 @@ class Instrument(ServerInstrument):
         source = traffic if traffic is not None else model
         counted = None if source is None else self.traffic(source, batch=batch, context=context)
         chosen, backend = self._placement.place(device, model if model is not None else traffic)
-        hearing = Hearing(
-            device=chosen,
+        audit = open_audit(
+            self._session,
+            chosen,
+            backend,
             bench_of=lambda: self._bench(chosen, backend),
-            lock=lambda: self._session.lock(chosen),
-            pulse_of=lambda: open_pulse(backend),
             traffic=counted,
-            label=label or "audit",
             settings=self._settings,
             keep=self._keep,
-            is_batch_known=batch is not None or (counted is not None and counted.batch is not None),
-            is_remote=remote,
             checks=self._checks,
-        )
-        audit = Audit(
-            backend=backend,
-            drains=list if remote else lambda: self._session.backends.in_use(backend),
-            loaded=list if remote else self._session.backends.loaded,
-            judge=hearing.judge,
-            on_enter=hearing.enter,
-            on_leave=hearing.leave,
-            frame=sys._getframe(1),
-            batch=whole_number("batch", batch, 1) or (counted.batch if counted else None) or 1,
+            label=label or "audit",
+            batch=whole_number("batch", batch, 1),
             tokens_per_pass=tokens_per_pass,
             is_remote=remote,
+            frame=sys._getframe(1),
         )
         self.audits.append(audit)
         return audit
@@ -329,9 +326,10 @@ class Instrument(ServerInstrument):
     ) -> Result:
         """Run ``model.generate(inputs, **kwargs)`` of transformers again and again, and judge its decode passes.
 
-        `inputs` are ids, or what the tokenizer returns. TTFT ends with the first token's logits; a pass's time is what
-        follows, by the passes of the model (a draft's are counted apart). Tokens are new ids up to each sequence's end,
-        prompt and padding left out. Each run is a sample; `outputs` are the last run's sequences.
+        `inputs` are ids, or what the tokenizer returns. Of a `Llama` of llama-cpp-python, ``create_completion`` runs on
+        a text or ids, ``create_chat_completion`` on messages. TTFT ends with the first token's logits; a pass's time is
+        what follows, by the passes of the model (a draft's apart). Tokens are new ids up to each sequence's end, prompt
+        and padding left out. Each run is a sample; `outputs` are the last run's sequences, or its completion.
         """
         result = run_generation(
             generation_request(model, inputs, kwargs),
@@ -364,6 +362,7 @@ class Instrument(ServerInstrument):
             return self._keep(unmeasured_result(job.kind, job.label, device, trial.loop.outputs))
         with ExitStack() as held:
             held.enter_context(self._session.lock(device))
+            self._session.onlooker.tell("the first pass, untimed")
             with trial:
                 amounts = trial.look()
                 touched = self._placement.device_of_pass(device, amounts.device_id, wanted or self._settings.device)
@@ -373,14 +372,15 @@ class Instrument(ServerInstrument):
                 result = trial.judge(amounts, self._bench(touched, amounts.backend))
         return self._keep(result)
 
-    def _bench(self, device: Device, backend: Backend) -> Bench:
+    def _bench(self, device: Device, backend: Backend, *, is_measuring: bool = True) -> Bench:
         return Bench(
             device=device,
             backend=backend,
             backends=self._session.backends_of(device),
             probe=self._session.probe(device),
             limit=self._session.limit(device),
-            counter=self._session.counter(device),
+            counter=self._session.counter(device) if is_measuring else None,
+            onlooker=self._session.onlooker,
         )
 
     def _keep(self, result: Result) -> Result:

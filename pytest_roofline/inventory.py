@@ -25,6 +25,8 @@ from pytest_roofline.errors import RooflineUsageError
 
 HEAD_PARTS = ("head", "embedding")
 """Parts that turn the last hidden state into logits; an embedding that is multiplied by is tied to the head."""
+KV_AS_GIVEN = "as given"
+"""In place of a format: whoever asks has said how many bytes a token takes."""
 _PLAIN_BYTES: Mapping[str, float] = MappingProxyType({"float64": 8.0, "float32": 4.0})
 """Of plain dtypes; of all others, 8-bit ones too, a state takes 2: no engine keeps one in less."""
 _KEYS = ("attn_k", "attn_qkv")
@@ -112,7 +114,7 @@ class Inventory:
         cache = CacheLayers(name="attention", layers=1, elements_per_token=1)
         note = f"KV cache of {bytes_per_token:,.0f} bytes per token ({source}); the FLOPs of attention are not counted"
         return replace(
-            self, caches=(cache,), kv="as given", kv_bytes_per_element=bytes_per_token, notes=(*self.notes, note)
+            self, caches=(cache,), kv=KV_AS_GIVEN, kv_bytes_per_element=bytes_per_token, notes=(*self.notes, note)
         )
 
     def weight_bytes_per_pass(self, tokens: float) -> float:
@@ -318,11 +320,15 @@ def own_draft(architecture: Architecture, plan: Callable[[Weight], float], inven
     depth = len({layer for weight in layers for layer in weight.layers}) or 1
     attending = len({layer for weight in layers if weight.part in _KEYS for layer in weight.layers}) or depth
     stored = dict(zip(map(id, acting), layers, strict=True))
+    caches = tuple(replace(cache, layers=attending) for cache in _full_attention(architecture.caches)[-1:])
+    kv_bytes_per_element = inventory.kv_bytes_per_element
+    if inventory.kv == KV_AS_GIVEN:  # bytes per token of the whole model: a layer has its share of them
+        caches, kv_bytes_per_element = inventory.caches, kv_bytes_per_element * attending / architecture.layers
     drafting = replace(
         architecture,
         name=f"{architecture.name} MTP",
         weights=(*acting, *heads),
-        caches=tuple(replace(cache, layers=attending) for cache in _full_attention(architecture.caches)[-1:]),
+        caches=caches,
         layers=depth,
         reductions=None,
         notes=(),
@@ -332,7 +338,7 @@ def own_draft(architecture: Architecture, plan: Callable[[Weight], float], inven
         lambda weight: plan(stored.get(id(weight), weight)),
         weights=inventory.weights,
         kv=inventory.kv,
-        kv_bytes_per_element=inventory.kv_bytes_per_element,
+        kv_bytes_per_element=kv_bytes_per_element,
         compute_dtype=inventory.compute_dtype,
     )
 

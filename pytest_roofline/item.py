@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import nullcontext
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_roofline.given import marker_of, resolve, settings_of
-from pytest_roofline.tally import ABSENT, tally_of
+from pytest_roofline.tally import ABSENT, ORIGIN, RECORD, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_roofline.instrument import Instrument
     from pytest_roofline.outcome import Outcome
     from pytest_roofline.probe import Probe
+    from pytest_roofline.progress import Onlooker
     from pytest_roofline.reruns import Attempt
     from pytest_roofline.session import Session
     from pytest_roofline.settings import Settings
@@ -29,6 +31,8 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 INSTRUMENT: pytest.StashKey[Instrument] = pytest.StashKey()
 ENDING: pytest.StashKey[BaseException] = pytest.StashKey()
 """The exception that we end the test with; absent where its ending is its own."""
+TOLD: pytest.StashKey[str] = pytest.StashKey()
+"""What the reports of this process have said of its origin."""
 ATTEMPTS: pytest.StashKey[list[Attempt]] = pytest.StashKey()
 """What is left of each time that the test was run. The results of the last one are in its properties only."""
 
@@ -46,6 +50,12 @@ def session_of(config: pytest.Config) -> Session:
         def on_probe(probe: Probe) -> None:
             config.hook.pytest_roofline_probe_finished(probe=probe)
 
+        onlooker = _onlooker_of(config)
+
+        def say(line: str) -> None:
+            onlooker.clear()
+            say_at_once(config, line)
+
         answers = config.hook.pytest_roofline_backends(config=config)
         backends = added("pytest_roofline_backends", answers, lambda value: isinstance(value, Backend), "a backend")
         worker: dict[str, Any] = getattr(config, "workerinput", {})
@@ -56,11 +66,38 @@ def session_of(config: pytest.Config) -> Session:
             turnstile=Turnstile(
                 folder=resolve(config, "lock_folder"),
                 wait_s=resolve(config, "lock_wait"),
-                say=lambda line: say_at_once(config, line),
+                say=say,
+                onlooker=onlooker,
             ),
+            onlooker=onlooker,
             run_id=worker.get("testrunuid"),
         )
     return config.stash[SESSION]
+
+
+def _onlooker_of(config: pytest.Config) -> Onlooker:
+    """A line of progress where a person looks at pytest's own terminal output, and nobody else writes there meanwhile.
+
+    Without capturing, and with live logs, the tests do.
+    """
+    from pytest_roofline.progress import NOBODY
+
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if capture is None or reporter is None or hasattr(config, "workerinput") or config.get_verbosity() < 0:
+        return NOBODY
+    has_live_logs = config.getini("log_cli") or config.getoption("log_cli_level", None) is not None
+    is_pytests_own = type(reporter).__module__ == "_pytest.terminal"
+    if config.getoption("capture") not in ("fd", "sys") or has_live_logs or not is_pytests_own:
+        return NOBODY
+    from pytest_roofline.report.progress import TerminalOnlooker, is_looked_at
+
+    with capture.global_and_fixture_disabled():
+        if not is_looked_at(sys.stdout, os.environ):
+            return NOBODY
+        onlooker = TerminalOnlooker(sys.stdout, config.get_terminal_writer())
+    config.add_cleanup(onlooker.close)
+    return onlooker
 
 
 def say_at_once(config: pytest.Config, line: str) -> None:
@@ -96,7 +133,7 @@ def prepare(item: pytest.Item) -> Settings:
     tally_of(item.config)
     try:
         marker = marker_of(item)
-        settings = settings_of(item.config, marker)
+        settings = settings_of(item.config, marker, item.nodeid)
         item.stash[SETTINGS] = settings
         if settings.mode != "off":
             find_device(item.config, settings, is_marked=marker.device is not None)
@@ -168,7 +205,7 @@ def ending_of(item: pytest.Item, raised: BaseException | None) -> BaseException 
     results, audits = (instrument.results, instrument.audits) if instrument is not None else ([], [])
     outcome = outcome_of(results, audits, settings, bogus or raised)
     if results or former or outcome.error is not None or outcome.is_inconclusive:
-        item.user_properties += properties_of(outcome, results, settings.mode, former)
+        item.user_properties += properties_of(outcome, results, settings, former)
     former.append(attempt_of(outcome, bogus or raised))
     ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else outcome.error or bogus or raised
     if ending is not None and ending is not raised:
@@ -203,6 +240,47 @@ def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None
 
 
 # -- its report -------------------------------------------------------------------------------------------------------
+
+
+def finish_report(
+    item: pytest.Item, report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException] | None
+) -> None:
+    """Let it speak of the test and not of us, and say where the figures come from."""
+    if excinfo is not None:
+        polish(item, report, excinfo)
+    if report.when == "call":
+        sign(item, report)
+        illustrate(item, report)
+
+
+def illustrate(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Where pytest-html makes a page of the run, let the test's row show its results; under xdist from the worker."""
+    extras: Any = sys.modules.get("pytest_html.extras")
+    text = next((value for name, value in report.user_properties if name == RECORD), None)
+    if extras is None or text is None or not item.config.getoption("htmlpath", None):
+        return
+    from pytest_roofline.exports.pytest_html import pytest_html_extra
+
+    table = pytest_html_extra(report.nodeid, json.loads(str(text)))
+    if table is not None:
+        report.extras = [*getattr(report, "extras", []), extras.html(table)]  # type: ignore[attr-defined]
+
+
+def sign(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Let the report bring along what this process knows of its devices, probes and libraries, whenever that is news.
+
+    Reports are all that a worker of xdist hands over test by test; JUnit files show no attributes of reports.
+    """
+    if SESSION not in item.config.stash:
+        return
+    from pytest_roofline.results.origin import device_record, libraries_in
+
+    session = item.config.stash[SESSION]
+    devices = [device_record(probe, session.limit(probe.device)) for probe in session.probes()]
+    text = json.dumps({"libraries": libraries_in(sys.modules), "devices": devices}, allow_nan=False)
+    if text != item.config.stash.get(TOLD, None):
+        item.config.stash[TOLD] = text
+        setattr(report, ORIGIN, text)
 
 
 def polish(item: pytest.Item, report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_roofline.checks.evidence import Claim, ClockDrift, CompiledInWindow, Window
+from pytest_roofline.checks.claimed import Claim, ClockDrift, CompiledInWindow, Window
 from pytest_roofline.errors import RooflineUsageError
 
 BEYOND_MARKERS_S = 100e-6

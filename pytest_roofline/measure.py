@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
-from pytest_roofline.checks.evidence import Alternation, Limit, Sample
+from pytest_roofline.checks.confronted import Alternation
+from pytest_roofline.checks.evidence import Limit, Sample
 from pytest_roofline.compile_logs import compiled_within
 from pytest_roofline.conditions import Stretch
 from pytest_roofline.loop import Block, Loop, OutOfRoom
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Compilation
 from pytest_roofline.roofline import Interval, moved_s
 from pytest_roofline.samples import between, is_steady, median, outliers, robust_line
@@ -33,7 +35,8 @@ WARM_UP_S = 0.1
 """Least warm-up; it goes on while passes still get faster."""
 WARM_UP_SHARE = 0.25
 """Part of the time (and of the room) that warming up may take."""
-PAIRS_WANTED = 9
+PAIRS_WANTED = 16
+"""So many outweigh two wild ones."""
 ALTERNATIONS = 5
 
 
@@ -83,11 +86,14 @@ class Measurement:
         keep_back: int = 0,
         compilations: Callable[[], Sequence[Compilation]] = tuple,
         conditions: Callable[[], Stretch | None] = lambda: None,
+        onlooker: Onlooker = NOBODY,
     ) -> None:
         self._loop = loop
         self._keep_back = keep_back
         self._compilations = compilations
         self._conditions = conditions
+        self._onlooker = onlooker
+        self._start_s = clock()
         self._traffic = traffic
         self._ruler = ruler
         self._clock = clock
@@ -137,6 +143,7 @@ class Measurement:
                 before = after
                 if self._criterion.is_finished():
                     break
+                self._tell(f"sample {len(samples)}", samples)
                 longer = self._longer(passes, samples)
                 # What the last pair really took: with its resets, its probe, and a device that slowed down.
                 pair_s = (self._clock() - begun) * max(1.0, longer / short.passes)
@@ -162,6 +169,7 @@ class Measurement:
         times: list[float] = []
         passes, done = 1, 0
         while done + passes <= quota:
+            self._tell("warming up")
             if self._clock() >= self._deadline_s:
                 break
             try:
@@ -208,14 +216,21 @@ class Measurement:
         return self._random.randint(passes, max(passes, most)) if passes > 1 else passes
 
     def _longer(self, passes: int, samples: list[Sample]) -> int:
-        """Lengthen the blocks while the fixed cost outweighs what is measured, as far as room and time allow."""
-        last = samples[-1]
-        if last.fixed_s <= last.passes * max(last.step_s, 0.0) or not (self._loop.has_reset or self._loop.room is None):
+        """Lengthen the blocks while the fixed cost outweighs what is measured, as far as room and time allow.
+
+        By the middle one of the last three pairs: one that a neighbour hit says nothing of the fixed cost, and blocks
+        that grow because of it leave no time for the many pairs that outweigh it.
+        """
+        recent = samples[-3:]
+        fixed_s = median([max(0.0, one.fixed_s) for one in recent])
+        step_s = median([one.step_s if one.step_s > 0 else one.closed_step_s for one in recent])
+        is_outweighed = fixed_s > median([one.passes for one in recent]) * step_s
+        if len(recent) < 3 or not is_outweighed or not (self._loop.has_reset or self._loop.room is None):
             return passes
         room = self._loop.room
         most = math.inf if room is None else room // 2
         left_s = self._deadline_s - self._clock()
-        affordable = left_s / (3 * PAIRS_WANTED * max(last.closed_step_s, 1e-9))
+        affordable = (left_s / PAIRS_WANTED - 2 * fixed_s) / (3 * max(step_s, 1e-9))
         return int(max(passes, min(passes * 2, most, affordable)))
 
     def _pair(self, passes: int, *, is_long_first: bool) -> tuple[Block, Block, float]:
@@ -259,6 +274,15 @@ class Measurement:
             ruler_after_bytes_per_s=after,
             fraction=floor_s / step_s if step_s > 0 else math.inf,
             context=context,
+        )
+
+    def _tell(self, stage: str, samples: Sequence[Sample] = ()) -> None:
+        """Let an onlooker know, between two blocks."""
+        self._onlooker.tell(
+            stage,
+            fractions=[sample.fraction for sample in samples],
+            elapsed_s=self._clock() - self._start_s,
+            limit_s=self._deadline_s - self._start_s,
         )
 
     def _note_time(self, pass_s: float, samples: list[Sample]) -> None:

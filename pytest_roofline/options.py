@@ -27,9 +27,9 @@ def marker_line() -> str:
     """The line for ``pytest --markers``."""
     keywords = ", ".join(f"{name}={default!r}" for name, default in MARKER_KEYWORDS.items())
     return (
-        f"{MARKER}({keywords}): judge every result of the test: at_least and at_most are fractions of the ceiling "
-        "(0.6, or by device: {'H200*': 0.7, 'cpu': 0.3}), device names where it runs, allow names checks that "
-        "may not decide"
+        f"{MARKER}({keywords}): judge every result of the test. at_least and at_most: fractions of the ceiling, 0.6 or "
+        "by device {'H200*': 0.7, 'cpu': 0.3}. device: where it runs. allow: checks that may not decide, "
+        "('cache-resident',)."
     )
 
 
@@ -37,12 +37,15 @@ def marker_line() -> str:
 class Option:
     """One setting with its three spellings: ``--roofline-x``, ini ``roofline_x``, ``PYTEST_ROOFLINE_X``."""
 
-    def __init__(self, name: str, reader: str, default: Any, metavar: str, help_text: str) -> None:
+    def __init__(
+        self, name: str, reader: str, default: Any, metavar: str, help_text: str, bare: str | None = None
+    ) -> None:
         self.name = name
         self.reader = reader  # which of `given`'s reads it
         self.default = default
         self.metavar = metavar
         self.help = help_text
+        self.bare = bare  # what the option says by itself; None where it has to have a value
 
     @property
     def flag(self) -> str:
@@ -117,11 +120,51 @@ OPTIONS: tuple[Option, ...] = (
         "What they find is still reported, as allowed.",
     ),
     Option(
+        "budgets",
+        "path",
+        None,
+        "FILE",
+        "Fractions of the ceiling by test and device, in a YAML file. --roofline-update-budgets makes the first one.",
+    ),
+    Option(
+        "update_budgets",
+        "update",
+        None,
+        "{tighten,loosen}",
+        "Raise the figures of the budgets file to what was measured, less a margin, and add those of new tests. "
+        "With =loosen figures that were missed are lowered, too.",
+        "tighten",
+    ),
+    Option(
         "json",
         "path",
         None,
         "FILE",
         "Write the results to this file, test by test: whatever ends the run, what was measured before is in it",
+    ),
+    Option(
+        "html",
+        "path",
+        None,
+        "FILE",
+        "Write a page to look at to this file: the roofline with every test, the probe, samples, traffic and findings",
+    ),
+    Option(
+        "export",
+        "exports",
+        (),
+        "NAME[=FILE],...",
+        "Write the figures of the run for other programs: github-summary, github-annotations, gitlab-metrics, "
+        "openmetrics, github-action-benchmark, github-action-benchmark-smaller, bencher, pytest-benchmark. "
+        "Several are separated by commas.",
+    ),
+    Option(
+        "compare",
+        "path",
+        None,
+        "OLD.json",
+        "Say at the end what changed since the run that wrote this file with --roofline-json. "
+        "Slower tests do not fail by it: roofline compare has an exit status.",
     ),
     Option(
         "lock_wait",
@@ -153,8 +196,11 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("roofline", "roofline")
     try:
         for option in OPTIONS:
-            group.addoption(option.flag, dest=option.ini, default=None, metavar=option.metavar, help=option.help)
-            parser.addini(option.ini, f"{option.help.split('. ')[0]} (twin of {option.flag})", default=None)
+            alone = {} if option.bare is None else {"nargs": "?", "const": option.bare}
+            group.addoption(
+                option.flag, dest=option.ini, default=None, metavar=option.metavar, help=option.help, **alone
+            )
+            parser.addini(option.ini, f"The same as {option.flag}, which goes before it", default=None)
         group.addoption(
             SELFTEST,
             action="store_true",

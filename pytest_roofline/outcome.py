@@ -86,7 +86,9 @@ def outcome_of(
         return Outcome(standing="failed", error=error)
     failed = [result for result in results if result.verdict.outcome == "failed"]
     return Outcome(
-        standing=_worst(standings), standings=tuple(standings), error=_budget_error(failed) if failed else None
+        standing=_worst(standings),
+        standings=tuple(standings),
+        error=_budget_error(failed, settings) if failed else None,
     )
 
 
@@ -225,14 +227,41 @@ def statement_lines(file: str, line: int) -> range:
     return lines
 
 
-def _budget_error(failed: Sequence[Result]) -> RooflineError | None:
-    """The first result's error; the others in a line each."""
+def _budget_error(failed: Sequence[Result], settings: Settings) -> RooflineError | None:
+    """The first result's error, with the place of its budget; the others in a line each."""
     error = error_of(failed[0].evidence, failed[0].verdict)
     more = [error_of(result.evidence, result.verdict) for result in failed[1:]]
-    if not isinstance(error, (BelowCeiling, AboveBand)) or not more:
+    if not isinstance(error, (BelowCeiling, AboveBand)):
         return error
-    lines = [f"  and {result.label}: {_first_line(str(other))}" for result, other in zip(failed[1:], more, strict=True)]
+    lines = _place_lines(failed[0], settings, is_above=isinstance(error, AboveBand))
+    lines += [
+        f"  and {result.label}: {_first_line(str(other))}" for result, other in zip(failed[1:], more, strict=True)
+    ]
     return type(error)("\n".join([str(error), *lines]), failed[0].verdict)
+
+
+def _place_lines(result: Result, settings: Settings, *, is_above: bool) -> list[str]:
+    """Where the budget was given that decided, and what to do where it wants a new number."""
+    name, figure = ("at_most", result.verdict.at_most) if is_above else ("at_least", result.verdict.at_least)
+    place = sources_of(result, settings)[f"{name}_from"]
+    lines = [f"  budget: {name}={figure:g} from {place}"] if place else []
+    if is_above:
+        lines.append(
+            "  do: give at_most a new number there, and at_least with it; where they stand in a budgets file, "
+            "--roofline-update-budgets does"
+        )
+    return lines
+
+
+def sources_of(result: Result, settings: Settings) -> dict[str, str | None]:
+    """Where at_least and at_most of a result were given; None where nothing asks, or an argument of the call does."""
+    if not result.fraction.is_measured:
+        return {"at_least_from": None, "at_most_from": None}
+    low, high = settings.at_least, settings.at_most
+    return {
+        "at_least_from": low.place_of(result.verdict.at_least, result.device) if low else None,
+        "at_most_from": high.place_of(result.verdict.at_most, result.device) if high else None,
+    }
 
 
 def _first_line(text: str) -> str:
@@ -259,7 +288,7 @@ def results_in(properties: Sequence[tuple[str, object]]) -> list[dict[str, Any]]
 
 
 def properties_of(
-    outcome: Outcome, results: Sequence[Result], mode: str, former: Sequence[Attempt] = ()
+    outcome: Outcome, results: Sequence[Result], settings: Settings, former: Sequence[Attempt] = ()
 ) -> list[tuple[str, str | float]]:
     """The user properties of a test: JSON text under ``roofline`` and flat values, for JUnit XML and the controller.
 
@@ -267,11 +296,12 @@ def properties_of(
     """
     record: dict[str, Any] = {
         "schema": SCHEMA,
-        "mode": mode,
+        "mode": settings.mode,
         "verdict": outcome.standing,
         "reason": outcome.reason,
+        "budget_error": type(outcome.error).__name__ if isinstance(outcome.error, (BelowCeiling, AboveBand)) else None,
         "results": [
-            {**result.to_dict(), "standing": standing}
+            {**result.to_dict(), **sources_of(result, settings), "standing": standing}
             for result, standing in zip(results, outcome.standings, strict=True)
         ],
     }

@@ -47,7 +47,7 @@ def roofline_probe(pytestconfig: pytest.Config, roofline_device: Device) -> Prob
 
 @pytest.fixture
 def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None]:
-    """Measure inference code against the roofline of its device: decode, generate, prefill, kernel, audit; and ceiling.
+    """Measure inference code against the roofline of its device: decode, prefill, kernel, generate, stream, audit.
 
     `result = roofline.decode(model.step, model=model, context=2048)`, then `assert result.fraction >= 0.6`. A figure
     that cannot be true raises BogusMeasurement, which names the cause.
@@ -112,12 +112,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where we ended a test, let its report speak of the test and not of us."""
+    """Where we ended a test, let its report speak of the test and not of us; let it say where its figures come from."""
     report = yield
-    if call.excinfo is not None and call.when != "teardown" and is_roofline(item):
-        from pytest_roofline.item import polish
+    if call.when != "teardown" and "pytest_roofline.item" in sys.modules and is_roofline(item):
+        from pytest_roofline.item import finish_report
 
-        polish(item, report, call.excinfo)
+        finish_report(item, report, call.excinfo)
     return report
 
 

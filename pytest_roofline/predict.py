@@ -60,7 +60,11 @@ def machine_of(device: str | None, given: Given, catalogue: Catalogue) -> Machin
 
     Raises RooflineUsageError where neither gives a bandwidth, and with the nearest names for an unknown device.
     """
-    spec = None if device is None else _spec_of(device, catalogue)
+    return machine_with(None if device is None else _spec_of(device, catalogue), given)
+
+
+def machine_with(spec: Spec | None, given: Given) -> Machine:
+    """As `machine_of`, of a card that is at hand."""
     bandwidth, bandwidth_source = _figure(
         given.bandwidth_bytes_per_s, "--bandwidth", spec, "bandwidth_bytes_per_s", spec.source if spec else None
     )

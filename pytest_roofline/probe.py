@@ -28,6 +28,7 @@ from pytest_roofline.errors import MeasurementError, RooflineUsageError
 from pytest_roofline.growth import CONTEST_BYTES, LEAST_CONTEST_BYTES, SHORT_BYTES, WINDOW_S, Growth
 from pytest_roofline.links import Links
 from pytest_roofline.meter import Meter, credible_cache_bytes
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Backend
 from pytest_roofline.roofline import Rates
 from pytest_roofline.shortage import KNEES_OF_A_PROBE
@@ -143,7 +144,9 @@ class Probe:
         }
 
 
-def probe_device(device: Device, backends: Sequence[Backend], *, max_s: float | None = None) -> Probe:
+def probe_device(
+    device: Device, backends: Sequence[Backend], *, max_s: float | None = None, onlooker: Onlooker = NOBODY
+) -> Probe:
     """Measure a device with every backend that knows it.
 
     `max_s`: seconds for everything, allocation included; 3 on a CPU and 1 on an accelerator by default. Sizes that
@@ -157,15 +160,17 @@ def probe_device(device: Device, backends: Sequence[Backend], *, max_s: float | 
     budget_s = (CPU_BUDGET_S if device.is_cpu else ACCELERATOR_BUDGET_S) if max_s is None else max_s
     if not (isfinite(budget_s) and budget_s > 0):
         raise RooflineUsageError(f"max_s is {budget_s}; a probe needs a positive number of seconds")
-    return _Prober(device, backends, budget_s).probe()
+    return _Prober(device, backends, budget_s, onlooker).probe()
 
 
 class _Prober:
     """One measurement: grow the sets, let the kernels compete past the knee, sweep with the winner."""
 
-    def __init__(self, device: Device, backends: Sequence[Backend], budget_s: float) -> None:
+    def __init__(self, device: Device, backends: Sequence[Backend], budget_s: float, onlooker: Onlooker) -> None:
         self.device = device
         self.backends = backends
+        self.onlooker = onlooker
+        onlooker.tell(f"probing {device.id}", elapsed_s=0.0, limit_s=budget_s)
         self.growth = Growth(device, backends, budget_s)
         self.arena = self.growth.arena
         self.notes = self.growth.notes
@@ -188,6 +193,7 @@ class _Prober:
         if self.arena is not None:  # one lucky window must not choose: those that came near go on through the sweep
             sweeper.companions = [one for one in readers[:_COMPANIONS] if _best(one) >= 0.9 * _best(readers[0])]
         del readers
+        sweeper.on_round = partial(self.tell, "all sizes")
         sweeper.prepare(growth.sweep_sizes())
         kept.clear()
         sweep = sweeper.run()
@@ -234,6 +240,12 @@ class _Prober:
             meter=self.meter,
         )
 
+    def tell(self, what: str) -> None:
+        """Let an onlooker know, between two windows."""
+        growth = self.growth
+        elapsed_s = growth.clock() - growth.start_s
+        self.onlooker.tell(f"probing {self.device.id}: {what}", elapsed_s=elapsed_s, limit_s=growth.budget_s)
+
     def keep_arena(self, knee: float) -> None:
         """For the rulers: for good where memory is plentiful, else while somebody uses it."""
         if self.arena is not None:
@@ -249,6 +261,7 @@ class _Prober:
         growth, until = self.growth, self.growth.until(pattern)
         while size > LEAST_CONTEST_BYTES and growth.clock() + growth.s_per_byte * size > until:
             size //= 2
+        self.tell(f"{pattern} {format_bytes(size)}")
         end_s = growth.start_s + growth.budget_s
         if self.arena is None and pattern != "read" and growth.clock() + growth.s_per_byte * size > end_s:
             self.notes.append(f"no time for {pattern}")

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-from pytest_roofline.checks.evidence import Evidence, Finding, Kind, Sample
+from pytest_roofline.checks.claimed import CompiledInWindow
+from pytest_roofline.checks.evidence import Evidence, Finding, Kind, Limit, Sample
 from pytest_roofline.device import Device
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.stream_figures import StreamFigures
 from pytest_roofline.traffic import Traffic
-from pytest_roofline.units import format_bytes, format_fraction, format_rate, format_seconds
+from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction, format_rate, format_seconds
 from pytest_roofline.verdict import Verdict
 
 SCHEMA = 1
@@ -195,9 +196,15 @@ class Result:
                     "ruler_after_bytes_per_s": sample.ruler_after_bytes_per_s,
                     "fraction": sample.fraction,
                     "context": sample.context,
+                    "compiled": _compiled_record(sample.compiled),
                     "conditions": sample.conditions.to_dict() if sample.conditions else None,
                 }
                 for sample in self.samples
+            ],
+            **_evidence_record(self.evidence),
+            "comparisons": [
+                {"operator": one.operator, "other": one.other, "truth": one.truth, "is_decided": one.is_decided}
+                for one in self.fraction.comparisons
             ],
             "conditions": dict(self.conditions),
             "notes": list(self.notes),
@@ -208,6 +215,65 @@ class Result:
         if not isinstance(cleaned, dict):  # pragma: no cover - a dict stays a dict
             raise TypeError("a record must be a dict")
         return cleaned
+
+
+def limit_record(limit: Limit) -> dict[str, Any]:
+    """A limit as builtin types."""
+    return {
+        "bytes_per_s": limit.bytes_per_s,
+        "slack": limit.slack,
+        "source": limit.source,
+        "is_measured": limit.is_measured,
+    }
+
+
+def _evidence_record(evidence: Evidence) -> dict[str, Any]:
+    """What a verdict rests on beside the samples: the limit, the probes around blocks, the claim and its window."""
+    window, claim = evidence.window, evidence.claim
+    return {
+        "limit": limit_record(evidence.limit) if evidence.limit else None,
+        "confrontation": [
+            {
+                "probe_before_bytes_per_s": turn.probe_before_bytes_per_s,
+                "block_bytes_per_s": turn.block_bytes_per_s,
+                "probe_after_bytes_per_s": turn.probe_after_bytes_per_s,
+            }
+            for turn in evidence.confrontation
+        ],
+        "sized": {
+            "bytes_per_pass": evidence.sized.bytes_per_pass,
+            "least_bytes_from_memory": evidence.sized.least_bytes_from_memory,
+            "bytes_ratio": evidence.sized.bytes_ratio,
+            "passes_s": list(evidence.sized.passes_s),
+        }
+        if evidence.sized
+        else None,
+        "claim": {
+            "tokens": claim.tokens,
+            "seconds": claim.seconds,
+            "is_tokens_seen": claim.is_tokens_seen,
+            "samples_s": list(claim.samples_s),
+        }
+        if claim
+        else None,
+        "window": {
+            "window_s": window.window_s,
+            "leftover_s": window.leftover_s,
+            "closed_s": window.closed_s,
+            "returned_s": window.returned_s,
+            "passes": window.passes,
+            "source": window.source,
+        }
+        if window
+        else None,
+        "compiled": _compiled_record(evidence.compiled),
+    }
+
+
+def _compiled_record(compiled: CompiledInWindow | None) -> dict[str, Any] | None:
+    if compiled is None:
+        return None
+    return {"what": list(compiled.what), "count": compiled.count, "seconds": compiled.seconds}
 
 
 def plain(value: Any) -> Any:
@@ -247,6 +313,9 @@ def explain_fraction(
             text += f" ({format_bytes(ceiling.traffic.spilled_bytes_per_pass)} of them over the link)"
     if step_s is not None:
         text += f" in {format_seconds(step_s)}"
+        if ceiling is not None and ceiling.bound == "memory" and not ceiling.spill_s and step_s > 0 and fraction > 0:
+            rate = ceiling.traffic.bytes_per_pass / step_s
+            text += f" ({format_bytes_per_s(rate)} of {format_bytes_per_s(rate / fraction)})"
     if bounds.high > bounds.low:
         text += f", interval {format_fraction(bounds.low)} to {format_fraction(bounds.high)}"
     return text

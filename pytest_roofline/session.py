@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from pytest_roofline.backends import Backends
@@ -13,6 +13,7 @@ from pytest_roofline.checks.evidence import DRIVER_SLACK, MEASURED_SLACK, SHEET_
 from pytest_roofline.checks.identity import AGREEMENT
 from pytest_roofline.device import Device
 from pytest_roofline.errors import DeviceUnavailable, InconclusiveMeasurement
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Backend
 from pytest_roofline.settings import matches
 from pytest_roofline.shortage import shortage
@@ -29,7 +30,7 @@ class Session:
     """What measurements of one process share. Nothing is measured or imported before it is asked for.
 
     `turnstile` holds devices against other processes. `run_id`: the same in all workers of one test run, which then
-    share the probe of a device; None where there are no others.
+    share the probe of a device; None where there are no others. `onlooker` is told what is being measured.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Session:
         on_probe: Callable[[Probe], None] | None = None,
         turnstile: Turnstile | None = None,
         run_id: str | None = None,
+        onlooker: Onlooker = NOBODY,
     ) -> None:
         self.backends = Backends(added_backends, specs_paths=specs_paths)
         self._on_probe = on_probe
@@ -48,6 +50,7 @@ class Session:
         self._found: dict[str, Device] = {}
         self._turnstile = turnstile or Turnstile()
         self._run_id = run_id
+        self.onlooker = onlooker
 
     # -- devices ------------------------------------------------------------------------------------------------
 
@@ -116,6 +119,10 @@ class Session:
                 self._on_probe(probe)
         return self._probes[key]
 
+    def probes(self) -> tuple[Probe, ...]:
+        """Every probe that was made or read so far."""
+        return tuple(self._probes.values())
+
     def _probe_of_run(self, device: Device) -> Probe:
         """What another worker of this run has measured, else our own measurement, left for the others."""
         from pytest_roofline.probe import probe_device
@@ -125,7 +132,7 @@ class Session:
         if records is not None and (found := records.read(device, backends)) is not None:
             return found
         try:
-            probe = probe_device(device, backends)
+            probe = probe_device(device, backends, onlooker=self.onlooker)
         except MemoryError as error:
             reason = str(error) or "out of memory"
             raise InconclusiveMeasurement(
@@ -201,10 +208,8 @@ class Session:
         A device that exists in this process alone (a fake) needs no lock.
         """
         drivers = (backend for backend in self.backends.loaded() if backend.name == device.backend)
-        if any(getattr(backend, "is_private", False) for backend in drivers):
-            yield
-            return
-        with self._turnstile.hold(device):
+        is_private = any(getattr(backend, "is_private", False) for backend in drivers)
+        with self.onlooker.watching(), nullcontext() if is_private else self._turnstile.hold(device):
             yield
 
 

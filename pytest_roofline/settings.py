@@ -21,15 +21,62 @@ MAX_TIME_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """A fraction of the ceiling, for every device or by device pattern: ``{"H200*": 0.7, "cpu": 0.3}``."""
+class Bar:
+    """The entry of a budget that speaks for one device: its figure, None where it exempts the device, and its place."""
 
-    by_pattern: tuple[tuple[str, float], ...] = ()
+    pattern: str
+    figure: float | None
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A fraction of the ceiling, for every device or by device pattern: ``{"H200*": 0.7, "cpu": 0.3}``.
+
+    A figure that is None asks for nothing on the devices of its pattern.
+    """
+
+    by_pattern: tuple[tuple[str, float | None], ...] = ()
+    places: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """Where each entry was given, in their order."""
+    tiers: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    """Of entries that were written for several groups of tests: which go first; all are equal where it is empty."""
+
+    def bar_for(self, device: Device) -> Bar | None:
+        """The entry for this device; None when no pattern fits.
+
+        The lowest tier wins, in it the whole name of the device, then the longest pattern. On a CPU an entry for every
+        device speaks only where none names the CPU. With tiers, two that tie are a RooflineUsageError.
+        """
+        tiers = self.tiers or (0,) * len(self.by_pattern)
+        fits = [at for at, (pattern, _) in enumerate(self.by_pattern) if matches(pattern, device)]
+        if device.is_cpu:
+            fits = [at for at in fits if self.by_pattern[at][0] != "*"] or fits
+        if not fits:
+            return None
+
+        def rank(at: int) -> tuple[int, bool, int]:
+            pattern = self.by_pattern[at][0]
+            return tiers[at], pattern.lower() not in names_of(device), -len(pattern)
+
+        first = min(fits, key=rank)
+        tied = [at for at in fits if self.tiers and at != first and rank(at) == rank(first)]
+        if tied:
+            raise RooflineUsageError(
+                f"{self._place(first)}: ties with {self._place(tied[0])}: on {device.name!r} neither is more specific "
+                "than the other; make one pattern longer, or give the test an entry of its own"
+            )
+        return Bar(pattern=self.by_pattern[first][0], figure=self.by_pattern[first][1], place=self._place(first))
 
     def for_device(self, device: Device) -> float | None:
-        """The figure for this device; None when no pattern fits. The longest pattern that fits wins."""
-        fits = [(pattern, value) for pattern, value in self.by_pattern if matches(pattern, device)]
-        return max(fits, key=lambda item: len(item[0]))[1] if fits else None
+        """The figure for this device, as `bar_for` finds it; None where nothing is asked."""
+        bar = self.bar_for(device)
+        return bar.figure if bar is not None else None
+
+    def place_of(self, figure: float | None, device: Device) -> str | None:
+        """Where this figure was given, judged or not (None); None where it is not this budget's."""
+        bar = self.bar_for(device)
+        return bar.place if bar is not None and figure in (bar.figure, None) else None
 
     def judges(self, device: Device) -> bool:
         """Whether the figure may be judged here: a CPU is judged only where an entry names it.
@@ -38,17 +85,29 @@ class Budget:
         """
         if not device.is_cpu:
             return True
-        return any(pattern != "*" and matches(pattern, device) for pattern, _ in self.by_pattern)
+        bar = self.bar_for(device)
+        return bar is not None and bar.pattern != "*"
+
+    def _place(self, at: int) -> str:
+        return self.places[at] if at < len(self.places) else ""
+
+
+def names_of(device: Device) -> frozenset[str]:
+    """The device's name with and without its vendor, in small letters."""
+    name = device.name.lower()
+    if device.vendor and name.startswith(device.vendor.lower()):
+        return frozenset({name, name[len(device.vendor) :].strip()})
+    return frozenset({name})
 
 
 def matches(pattern: str, device: Device) -> bool:
-    """Whether a device pattern fits: its id, its kind, its name, or its name without the vendor; case is ignored."""
+    """Whether a device pattern fits: its id, its kind, its name, or its name without the vendor; case is ignored.
+
+    A name with brackets is met by itself, too, although a pattern reads them as a choice of characters.
+    """
     pattern = pattern.lower()
-    name = device.name.lower()
-    names = {device.id, device.kind, name}
-    if device.vendor and name.startswith(device.vendor.lower()):
-        names.add(name[len(device.vendor) :].strip())
-    return any(fnmatchcase(candidate, pattern) for candidate in names)
+    names = {device.id, device.kind, *names_of(device)}
+    return pattern in names or any(fnmatchcase(candidate, pattern) for candidate in names)
 
 
 def parse_budget(value: object, where: str) -> Budget | None:
@@ -72,7 +131,7 @@ def parse_budget(value: object, where: str) -> Budget | None:
         pairs.append((pattern, float(figure)))
     if not pairs:
         raise RooflineUsageError(f"{where}: an empty mapping budgets nothing; give at least one device pattern")
-    return Budget(by_pattern=tuple(pairs))
+    return Budget(by_pattern=tuple(pairs), places=(where,) * len(pairs))
 
 
 def parse_allow(value: object, where: str) -> frozenset[str]:

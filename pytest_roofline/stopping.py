@@ -64,19 +64,34 @@ class Criterion(Protocol):
         ...
 
 
+Allowances = Callable[[Interval], Interval]
+
+
+def _nothing(interval: Interval) -> Interval:
+    return interval
+
+
 class UntilDecided:
     """Until the median's interval clears `at_least` (and `at_most`); without either, until it is within `precision`.
 
     The interval is one that may be looked at after every sample (`sequential_interval`), so stopping at the first
     clear one does not raise the chance of being wrong. When time or room is over before that, one plain look at all of
     them is the last. Together they are wrong in 0.5 % of cases on either side, where the true median is the budget.
+
+    `allowed_for` gives, for an interval of the samples, where the fraction may lie with all that the court allows for.
+    That has to clear a budget, unless no number of samples could make it.
     """
 
     def __init__(
-        self, at_least: float | None = None, at_most: float | None = None, precision: float = PRECISION
+        self,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        precision: float = PRECISION,
+        allowed_for: Allowances = _nothing,
     ) -> None:
         self._budgets = [budget for budget in (at_least, at_most) if budget is not None]
         self._precision = precision
+        self._allowed_for = allowed_for
         self._fractions: list[float] = []
 
     def add(self, fraction: float) -> None:
@@ -102,9 +117,14 @@ class UntilDecided:
         return self._is_clear(sequential_interval(self._fractions, SHARE))
 
     def _is_clear(self, interval: Interval) -> bool:
-        if self._budgets:
-            return all(interval.clears(budget) is not None for budget in self._budgets)
         middle = median(self._fractions)
+        if self._budgets:
+            exact = self._allowed_for(Interval(low=middle, high=middle))
+            allowed = self._allowed_for(interval)
+            return all(
+                (interval if exact.clears(budget) is None else allowed).clears(budget) is not None
+                for budget in self._budgets
+            )
         return middle < inf and max(interval.high - middle, middle - interval.low) <= self._precision * middle
 
 
@@ -130,19 +150,25 @@ class FixedCount:
         return Decision(interval=median_interval(self._fractions, 1 - 2 * ERROR), is_reached=self.is_finished())
 
 
-Factory = Callable[[float | None, float | None, float | None], Criterion]
-"""``factory(at_least, at_most, figure)``; `figure` is what stands behind the colon, None without one."""
+Factory = Callable[[float | None, float | None, float | None, Allowances], Criterion]
+"""``factory(at_least, at_most, figure, allowed_for)``; `figure` is what stands behind the colon, None without one."""
 
 
-def _decided(at_least: float | None, at_most: float | None, _figure: float | None) -> Criterion:
-    return UntilDecided(at_least, at_most)
+def _decided(
+    at_least: float | None, at_most: float | None, _figure: float | None, allowed_for: Allowances
+) -> Criterion:
+    return UntilDecided(at_least, at_most, allowed_for=allowed_for)
 
 
-def _precise(_at_least: float | None, _at_most: float | None, figure: float | None) -> Criterion:
+def _precise(
+    _at_least: float | None, _at_most: float | None, figure: float | None, _allowed_for: Allowances
+) -> Criterion:
     return UntilDecided(precision=PRECISION if figure is None else figure)
 
 
-def _fixed(_at_least: float | None, _at_most: float | None, figure: float | None) -> Criterion:
+def _fixed(
+    _at_least: float | None, _at_most: float | None, figure: float | None, _allowed_for: Allowances
+) -> Criterion:
     return FixedCount(FIXED_SAMPLES if figure is None else int(figure))
 
 
@@ -183,7 +209,9 @@ def checked_stopping(value: object, where: str) -> str:
     return str(value).strip()
 
 
-def criterion_named(text: str, at_least: float | None = None, at_most: float | None = None) -> Criterion:
+def criterion_named(
+    text: str, at_least: float | None = None, at_most: float | None = None, allowed_for: Allowances = _nothing
+) -> Criterion:
     """A fresh criterion by its name, for a result with these budgets; RooflineUsageError for an unknown name."""
     name, figure = parse_stopping(text, "stopping")
-    return CRITERIA[name](at_least, at_most, figure)
+    return CRITERIA[name](at_least, at_most, figure, allowed_for)

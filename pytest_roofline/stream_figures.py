@@ -179,7 +179,22 @@ class StreamFigures:
             "tpot_s": _percentiles([one.tpot_s for one in answered]),
             "inter_chunk_s": gaps,
             "itl_s": gaps if chunks is not None and abs(chunks - 1) <= ONE_EACH else None,
+            "exchanges": [_exchange_record(one) for one in self.exchanges],
         }
+
+
+def _exchange_record(one: Exchange) -> dict[str, Any]:
+    """One request, raw; no text of it."""
+    return {
+        "start_s": one.start_s,
+        "ttft_s": one.ttft_s,
+        "tpot_s": one.tpot_s,
+        "closed_s": one.closed_s,
+        "tokens": one.tokens,
+        "events": len(one.arrivals),
+        "finish_reason": one.finish_reason,
+        "error": one.error,
+    }
 
 
 def _percentiles(values: Sequence[float | None]) -> dict[str, float | None]:

@@ -15,7 +15,8 @@ from typing import Any
 from pytest_roofline.bench import budgets_for, fraction_of
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.ceiling import is_beyond
-from pytest_roofline.checks.evidence import Claim, Evidence, Window
+from pytest_roofline.checks.claimed import Claim, Window
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.exchanged import Exchanged, Replay
 from pytest_roofline.device import Device
 from pytest_roofline.result import Result

@@ -177,6 +177,10 @@ def _is_falling(smaller: Sequence[float], larger: Sequence[float]) -> bool:
     return median(ratios) > _FALLING and ratios[len(ratios) // 4] > _TOLERANCE
 
 
+def _nothing() -> None:
+    """Nobody is told of a round."""
+
+
 class Sweeper:
     """One kernel per size, run in rounds until the time is used up.
 
@@ -194,6 +198,7 @@ class Sweeper:
         self.runners: dict[int, Entrant] = {}
         self.companions: list[Entrant] = []
         """Run once in every round: against the largest sets of the same round, the best of them shows."""
+        self.on_round: Callable[[], None] = _nothing
         self._add = add
         self._clock = next(iter(grown.values())).backend.clock
 
@@ -229,6 +234,7 @@ class Sweeper:
             needed_s = sum(entrant.window_s for entrant in (*self.runners.values(), *self.companions))
             if number >= _LEAST_ROUNDS and not self.has_time(needed_s):
                 break
+            self.on_round()
             rates = {size: runner.run() for size, runner in self.runners.items()}
             for companion, standing in zip(self.companions, standings, strict=True):
                 standing.append(companion.run())

@@ -12,6 +12,8 @@ RECORD = "roofline"
 """The user property with the record of a test, as JSON text."""
 ABSENT = "roofline.absent"
 """The user property that says which device a test did not find."""
+ORIGIN = "roofline_origin"
+"""The attribute of a report that says, as JSON text, where the figures of its process come from, once it knows more."""
 WORDS: Mapping[str, tuple[str, tuple[str, dict[str, bool]]]] = MappingProxyType(
     {
         "bogus": ("B", ("BOGUS", {"red": True})),

@@ -13,6 +13,7 @@ from pytest_roofline.amounts import Amounts, find_amounts, generated_ids
 from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu_of, spill_remark
 from pytest_roofline.calibration import count_passes, place_of
 from pytest_roofline.checks import CHECKS, Check
+from pytest_roofline.checks.bounds import allowances
 from pytest_roofline.checks.ceiling import closed_pass_s, memory_bytes
 from pytest_roofline.checks.counted import Counted
 from pytest_roofline.checks.evidence import Clocks, Evidence, Kind
@@ -27,6 +28,7 @@ from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront,
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Result
 from pytest_roofline.settings import Settings
+from pytest_roofline.sizing import LargerStep, sized
 from pytest_roofline.stopping import criterion_named
 from pytest_roofline.units import format_bytes
 from pytest_roofline.verdict import judge
@@ -54,6 +56,7 @@ class Job:
     is_hot: bool = False
     reference: Any = None
     tamper: bool = False
+    larger: LargerStep | None = None
     offload: float | None = None
     """Share of the weights outside of the device's memory; None: by what the trace saw."""
     is_overlapped: bool = False
@@ -87,6 +90,7 @@ class Trial:
         self._backend = backend
         self._backends = backends
         self._checks = checks
+        self._drains = drains
         self._start = 0.0
         self._pass_s = 0.0
         self._watcher = witness_of(backend) if job.tamper else None
@@ -178,10 +182,18 @@ class Trial:
                 compute_s=ceiling.compute_s,
                 spill_s=ceiling.spill_s,
                 is_overlapped=ceiling.is_overlapped,
-                criterion=criterion_named(job.stopping or self._settings.stopping, budgets.at_least, budgets.at_most),
+                criterion=criterion_named(
+                    job.stopping or self._settings.stopping,
+                    budgets.at_least,
+                    budgets.at_most,
+                    allowances(
+                        traffic, ceiling, 0.0 if job.is_hot else knee, 1.0 if job.is_hot else bench.probe.excess
+                    ),
+                ),
                 keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
                 compilations=compiled.entries,
                 conditions=watch.since_last,
+                onlooker=bench.onlooker,
             ).run()
         held = watch.stretch()
         if callable(job.tokens_per_pass) and self.loop.outputs is not None:
@@ -224,6 +236,7 @@ class Trial:
             allow=self._settings.allow,
         )
         evidence = self._confronted(bench.with_peak_again(evidence), loop, bench, timing)
+        evidence = self._sized(evidence, bench)
         evidence = replace(evidence, counted=self._counted(evidence, loop, bench, amounts, begun_s))
         proof = self._proof(amounts, timing)
         return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof, watch.to_dict())
@@ -256,8 +269,23 @@ class Trial:
         passes = timing.samples[-1].passes
         if loop.room_left is not None and not loop.has_reset:
             passes = max(1, min(passes, (loop.room_left - passes_kept(self.loop)) // ALTERNATIONS))
+        bench.onlooker.tell("faster than the probe: both again, in turns")
         with bench.best_of_all() as best:
             return replace(evidence, confrontation=confront(loop, best, passes, needed))
+
+    def _sized(self, evidence: Evidence, bench: Bench) -> Evidence:
+        """What the larger step takes, where the caller gave one and there is something to hold it against."""
+        if self._job.larger is None or not evidence.samples or evidence.is_cache_hot:
+            return evidence
+        return sized(
+            evidence,
+            self._job.larger,
+            bench,
+            backend=self._backend,
+            drains=self._drains,
+            is_stateless=self._job.is_stateless,
+            max_time_s=self._job.max_time_s,
+        )
 
     def _counted(self, evidence: Evidence, loop: Any, bench: Bench, amounts: Amounts, begun_s: float) -> Counted | None:
         """Some passes between two readings of the device's own counter, where it has one that could tell a difference.

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_roofline.backends.nvml_processes import is_descendant
 from pytest_roofline.device import Device
 from pytest_roofline.errors import InconclusiveMeasurement, one_line
+from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.units import format_seconds
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LOCK_WAIT_S = 600.0
 _POLL_S = 0.05
 _GRACE_S = 0.3
+_TURN_S = 1.0
+"""How often an onlooker is told that the wait goes on."""
 _LONGEST_NOTE = 4096
 _LONGEST_TOKEN = 120
 
@@ -41,7 +44,8 @@ class Turnstile:
     """The locks of one process: at most one per device, re-entrant, held only while something is measured.
 
     `folder`: where lock files lie, for all processes that are to wait for each other; None for the user's own.
-    `wait_s`: how long a lock that somebody else holds is waited for. `say` shows a line at once.
+    `wait_s`: how long a lock that somebody else holds is waited for. `say` shows a line at once;
+    `onlooker` is told how long the wait has taken.
     """
 
     def __init__(
@@ -50,10 +54,12 @@ class Turnstile:
         folder: str | None = None,
         wait_s: float = LOCK_WAIT_S,
         say: Callable[[str], None] | None = None,
+        onlooker: Onlooker = NOBODY,
     ) -> None:
         self._chosen_folder = folder
         self._wait_s = wait_s
         self._say = say
+        self._onlooker = onlooker
         self._held: set[str] = set()
         self._told: set[str] = set()
 
@@ -110,7 +116,7 @@ class Turnstile:
                 if _is_held_by_ancestor(path):
                     return None  # the test that started this process holds it, for this very work
                 self._tell(device, token, path)
-                lock.acquire(timeout=self._wait_s, poll_interval=_POLL_S)
+                self._wait(lock, device)
         except Timeout:
             raise InconclusiveMeasurement(
                 f"{device.id} was not free within {format_seconds(self._wait_s)}: {_holder(path)} measures on it\n"
@@ -128,6 +134,23 @@ class Turnstile:
             with suppress(OSError):
                 os.chmod(path, 0o666)  # a chosen folder may be shared between users
         return lock
+
+    def _wait(self, lock: BaseFileLock, device: Device) -> None:
+        """Wait for it as long as may be waited, in turns; Timeout after the last one."""
+        from filelock import Timeout
+
+        waited_s = 0.0
+        while True:
+            self._onlooker.tell(f"waiting for {device.id}", elapsed_s=waited_s, limit_s=self._wait_s)
+            turn_s = min(_TURN_S, self._wait_s - waited_s)
+            waited_s += turn_s
+            try:
+                lock.acquire(timeout=turn_s, poll_interval=_POLL_S)
+            except Timeout:
+                if waited_s >= self._wait_s:
+                    raise
+            else:
+                return
 
     def _tell(self, device: Device, token: str, path: str) -> None:
         self._tell_once(

@@ -23,7 +23,7 @@ from pytest_roofline.errors import (
 )
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.samples import median
-from pytest_roofline.units import format_bytes, format_fraction, format_rate
+from pytest_roofline.units import format_bytes, format_digits, format_fraction, format_rate, format_seconds
 
 Outcome = Literal["passed", "failed", "inconclusive", "bogus"]
 ALLOWED = " (allowed, so it decides nothing)"
@@ -159,7 +159,9 @@ def _budget_error(evidence: Evidence, verdict: Verdict) -> RooflineError:
         name, extra_bytes = evidence.traffic.extra[0]
         reasons.append(f"{name} ({format_bytes(extra_bytes)} per pass)")
     because = f"; {', '.join(reasons)}" if reasons else ""
-    notes = "".join(f"\n  note ({finding.check}): {finding.message}" for finding in verdict.of("note"))
+    lines = _division(evidence, ceiling, fraction, bounds) if ceiling is not None else []
+    lines += [f"  note ({finding.check}): {finding.message}" for finding in verdict.of("note")]
+    notes = "".join(f"\n{line}" for line in lines)
     if evidence.at_least is not None and min(high, fraction) < evidence.at_least:
         asked = format_fraction(evidence.at_least)
         return BelowCeiling(
@@ -171,6 +173,41 @@ def _budget_error(evidence: Evidence, verdict: Verdict) -> RooflineError:
         f"expects at most: an improvement asks for a new number{because}{notes}",
         verdict,
     )
+
+
+def _division(evidence: Evidence, ceiling: Ceiling, fraction: float, bounds: Interval | None) -> list[str]:
+    """The arithmetic of a fraction with its numbers, so that a reader can do it again."""
+    measured, allowed = _rates(evidence, ceiling, fraction)
+    if not (measured > 0 and allowed > 0):
+        return []
+    is_of_one = evidence.kind == "stream" and not (evidence.exchanged is not None and evidence.exchanged.is_aggregate)
+    tokens = ceiling.tokens_per_pass * (1 if is_of_one else ceiling.batch)
+    word, unit, traffic = "call" if evidence.kind == "kernel" else "token", _unit(evidence), ceiling.traffic
+    passes = allowed / tokens
+    if ceiling.bound == "compute" and traffic.flops_per_pass:
+        flops = traffic.flops_per_pass
+        roof = f"{format_digits(passes * flops, 'FLOP/s')} / {format_digits(flops, 'FLOP')} per pass"
+    elif ceiling.spill_s:
+        roof = (
+            f"{format_digits(traffic.resident_bytes_per_pass, 'B')} of memory and "
+            f"{format_digits(traffic.spilled_bytes_per_pass, 'B')} over the link "
+            f"{'at the same time' if ceiling.is_overlapped else 'in turn'}, {format_seconds(1 / passes)} per pass"
+        )
+    else:
+        size = traffic.bytes_per_pass
+        source = ceiling.bandwidth_source + (" beside the samples" if evidence.samples else "")
+        roof = f"{format_digits(passes * size, 'B/s')} ({source}) / {format_digits(size, 'B')} per pass"
+    each = "" if tokens == 1 else f" x {tokens:.4g} {word}s"
+    counted = f"1 {word}" if tokens == 1 else f"{tokens:.4g} {word}s"
+    interval = ""
+    if bounds is not None and bounds.high > bounds.low:
+        interval = f", between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}"
+    count = f" ({len(evidence.samples)} samples)" if evidence.samples else ""
+    return [
+        f"  ceiling: {roof}{each} = {format_rate(allowed)} {unit}",
+        f"  measured: {counted} / {format_seconds(tokens / measured)} = {format_rate(measured)} {unit}{count}",
+        f"  fraction: {format_rate(measured)} / {format_rate(allowed)} = {format_fraction(fraction)}{interval}",
+    ]
 
 
 def _rates(evidence: Evidence, ceiling: Ceiling, fraction: float) -> tuple[float, float]:

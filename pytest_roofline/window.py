@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pytest_roofline.checks.evidence import ClockRead, EventInterval
+from pytest_roofline.checks.claimed import ClockRead, EventInterval
 from pytest_roofline.samples import median
 
 MATCH = 0.01

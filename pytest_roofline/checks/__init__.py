@@ -23,7 +23,7 @@ from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.hardware import memory_counted
 from pytest_roofline.checks.identity import identity_unsure
 from pytest_roofline.checks.ranks import rank_window
-from pytest_roofline.checks.scaling import does_not_scale
+from pytest_roofline.checks.scaling import does_not_grow, does_not_scale
 from pytest_roofline.checks.steadiness import cache_resident, drifted, plateau_unsure, too_few_samples
 from pytest_roofline.checks.streamed import (
     answers_replayed,
@@ -60,6 +60,7 @@ CHECKS: tuple[Check, ...] = (
     faster_than_limit,
     compute_unsure,
     does_not_scale,
+    does_not_grow,
     drafts_unsure,
     held_back,
     above_ceiling,

@@ -99,10 +99,7 @@ def faster_than_limit(evidence: Evidence) -> Finding | None:
 def _confirmed(evidence: Evidence, limit: Limit) -> bool:
     """Without a sheet: in each of five alternations the block beats both neighbouring probes by the slack."""
     turns = evidence.confrontation
-    return len(turns) >= ALTERNATIONS and all(
-        turn.block_bytes_per_s > limit.slack * max(turn.probe_before_bytes_per_s, turn.probe_after_bytes_per_s)
-        for turn in turns
-    )
+    return len(turns) >= ALTERNATIONS and all(turn.exceeds(limit.slack) for turn in turns)
 
 
 def _unsure(limit: Limit, rate: float) -> Finding:

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from pytest_roofline.checks.amounts import tokens_disagree
 from pytest_roofline.checks.ceiling import compute_unsure, faster_than_limit
+from pytest_roofline.checks.claimed import Claim, ClockDrift, Window
 from pytest_roofline.checks.device_events import events_disagree
-from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Severity, Window
+from pytest_roofline.checks.evidence import Evidence, Finding, Severity
 from pytest_roofline.checks.leftover import TOLERANCE, Leftover, excess, is_idle_like, judge_leftover, ledger_tokens
 from pytest_roofline.units import format_fraction, format_rate, format_ratio, format_seconds
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_roofline.checks.bounds import fraction_bounds
-from pytest_roofline.checks.evidence import CompiledInWindow, Evidence, Finding
+from pytest_roofline.checks.claimed import CompiledInWindow
+from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.samples import enough_samples, median, median_interval
 from pytest_roofline.units import format_fraction, format_ratio, format_seconds
 

@@ -7,7 +7,8 @@ time in another unit.
 
 from __future__ import annotations
 
-from pytest_roofline.checks.evidence import Evidence, Finding, Window
+from pytest_roofline.checks.claimed import Window
+from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.leftover import judge_leftover, ledger_tokens
 from pytest_roofline.units import format_rate, format_ratio, format_seconds
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_roofline.checks.evidence import Claim, Evidence, Severity, Window
+from pytest_roofline.checks.claimed import Claim, Window
+from pytest_roofline.checks.evidence import Evidence, Severity
 
 TOLERANCE = 0.02
 """By how much a claim may exceed the ledger over closed time: the cost of reading clocks and of forcing outputs."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_roofline.checks.evidence import Evidence, Finding, RankWindow
+from pytest_roofline.checks.claimed import RankWindow
+from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.units import format_rate, format_ratio, format_seconds
 
 TOLERANCE = 0.02

@@ -1,19 +1,21 @@
-"""Does the time grow with the passes? A slope that no device reaches is no time of a pass.
+"""Does the time grow with the passes, and with the size? A slope that no device reaches is no time of a pass.
 
 Accusations rest on closed time, which fixed costs only lengthen; a result may not pass on a slope that no device can
-reach. So this never accuses, and never lets pass. What slowed the short blocks alone makes the slope small too: where a
-compilation, throttling, neighbours or a moving bandwidth explains it by its own figures, that is the cause named.
+reach. So a slope never accuses, and never lets pass. What slowed the short blocks alone makes the slope small too:
+where a compilation, throttling, neighbours or a moving bandwidth explains it by its own figures, that is the cause
+named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
-from pytest_roofline.checks.ceiling import closed_pass_s, is_beyond
+from pytest_roofline.checks.ceiling import ALTERNATIONS, closed_pass_s, is_beyond
 from pytest_roofline.checks.environment import MOST_SHARE
 from pytest_roofline.checks.evidence import Evidence, Finding, Sample
 from pytest_roofline.samples import median
-from pytest_roofline.units import format_seconds
+from pytest_roofline.units import format_bytes, format_bytes_per_s, format_ratio, format_seconds
 
 QUIET = "measure on a machine that nobody else uses, or raise --roofline-max-time"
 CAUSES: tuple[tuple[str, str, str, Callable[[Sample], float]], ...] = (
@@ -43,6 +45,7 @@ CAUSES: tuple[tuple[str, str, str, Callable[[Sample], float]], ...] = (
     ),
 )
 """By check: how it is said, what to do, and the slope of a sample had its short block been spared."""
+LARGEST = 1e300
 LEAST_SLOWDOWN = 1.10
 """Probes differ by less on a quiet machine: that explains nothing."""
 
@@ -78,6 +81,52 @@ def does_not_scale(evidence: Evidence) -> Finding | None:
             "check that every call does its work (a remembered result, a graph that is not replayed), or give the "
             "blocks more time (--roofline-max-time) and room (passes_per_reset=)"
         ),
+    )
+
+
+def does_not_grow(evidence: Evidence) -> Finding | None:
+    """A larger step, which the test gave, is possible too; what no size lengthens does not do its work.
+
+    Time that does not grow accuses nobody while the larger step could have run in it: launches may cost more than bytes
+    do. What the device cannot move in that time was not moved, in this size or the other.
+    """
+    sized, limit, own_s = evidence.sized, evidence.limit, closed_pass_s(evidence)
+    if sized is None or limit is None or own_s is None or len(sized.turns) < ALTERNATIONS:
+        return None
+    pass_s = median(list(sized.passes_s))
+    growth = pass_s / own_s if own_s > 0 else 1.0
+    said = (
+        f"a step of {format_ratio(sized.bytes_ratio)} the bytes takes {format_ratio(growth)} the time "
+        f"({format_seconds(pass_s)} per pass, {format_seconds(own_s)} before)"
+    )
+    figures = {"bytes_ratio": sized.bytes_ratio, "time_ratio": growth, "pass_s": own_s, "larger_pass_s": pass_s}
+    if limit.is_measured:
+        is_impossible = all(turn.exceeds(limit.slack) for turn in sized.turns)
+    else:
+        is_impossible = all(turn.block_bytes_per_s > limit.with_slack_bytes_per_s for turn in sized.turns)
+    if is_impossible:
+        rate = sized.least_bytes_from_memory / pass_s if pass_s > 0 else inf
+        return Finding(
+            check="does-not-scale",
+            severity="bogus",
+            message=(
+                f"{said}: the time does not grow with the size\n"
+                f"  found: {format_bytes(sized.least_bytes_from_memory)} per pass of the larger step that no cache can "
+                f"hold, {format_bytes_per_s(rate)} from memory in each of {len(sized.turns)} turns\n"
+                f"  limit: {format_bytes_per_s(limit.bytes_per_s)}, {limit.source}, slack {limit.slack:g}\n"
+                "  likely: the work is remembered, skipped, or the same at every size"
+            ),
+            figures={**figures, "bytes_per_s": min(rate, LARGEST), "limit_bytes_per_s": limit.bytes_per_s},
+            remedy="check that both steps do their work in each call, and that larger= states the bytes of its step",
+        )
+    if growth - 1 >= (sized.bytes_ratio - 1) / 2:
+        return None
+    return Finding(
+        check="does-not-scale",
+        severity="note",
+        message=f"{said}: what takes the time is not the bytes",
+        figures=figures,
+        remedy="launches, locks or arithmetic may cost more than the bytes do; or the work is not done",
     )
 
 

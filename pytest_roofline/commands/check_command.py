@@ -30,22 +30,29 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     from pytest_roofline.published.reported import METRICS
 
     parser: argparse.ArgumentParser = commands.add_parser(
-        "check", allow_abbrev=False, help="Judge a result measured elsewhere, by its figures or its file"
+        "check",
+        allow_abbrev=False,
+        usage="roofline check [MODEL] (--tokens-per-s X | --file FILE | ...) [--device NAME] [options]",
+        help="Judge a result measured elsewhere, by its figures or its file",
+        epilog="Exit status: 0 all passed, 1 one did not, 2 wrong use. Example: roofline check llama-3.1-8b --device "
+        "h100-sxm --tokens-per-s 180 --at-least 0.6",
     )
     add_scenario_options(parser)
     parser.set_defaults(batch=None, context=None)  # so that it shows whether one was given
     parser.add_argument("--model", dest="named_model", metavar="MODEL", help="The same as MODEL")
-    parser.add_argument("--tokens-per-s", metavar="X", help="Figure to judge: tokens/s of all sequences together")
-    parser.add_argument("--tpot", metavar="TIME", help="Figure to judge: time per output token of one, such as 10.8ms")
-    parser.add_argument("--generated", metavar="N", help="Tokens generated per request, where they are not in the file")
-    parser.add_argument("--per-device", action="store_true", help="The rate is that of one device of --tp, not of all")
-    parser.add_argument("--file", metavar="FILE", help="File of a tool that is recognised by its layout")
+    add = parser.add_argument_group("the result to judge").add_argument
+    add("--tokens-per-s", metavar="X", help="Figure to judge: tokens/s of all sequences together")
+    add("--tpot", metavar="TIME", help="Figure to judge: time per output token of one, such as 10.8ms")
+    add("--generated", metavar="N", help="Tokens generated per request, where they are not in the file")
+    add("--per-device", action="store_true", help="The rate is that of one device of --tp, not of all")
+    add("--file", metavar="FILE", help="File of a tool that is recognised by its layout")
     for tool, words in TOOLS.items():
-        parser.add_argument(f"--{tool}", dest=f"file_{tool}", metavar="FILE", help=words)
-    parser.add_argument("--columns", metavar="LIST", help="Of --csv: tokens-per-s=tps,batch=bs,tpot=itl:ms ...")
-    parser.add_argument("--metric", choices=(*METRICS, "all"), help="Judge this figure of the file alone")
-    parser.add_argument("--at-least", metavar="FRACTION", help="Share of the ceiling that it has to reach, 0 to 1")
-    parser.add_argument("--probe", action="store_true", help="Measure this machine's memory in place of --device")
+        add(f"--{tool}", dest=f"file_{tool}", metavar="FILE", help=words)
+    add("--columns", metavar="LIST", help="Of --csv: tokens-per-s=tps,batch=bs,tpot=itl:ms ...")
+    add("--metric", choices=(*METRICS, "all"), help="Judge this figure of the file alone")
+    add = parser.add_argument_group("the verdict").add_argument
+    add("--at-least", metavar="FRACTION", help="Share of the ceiling that it has to reach, 0 to 1")
+    add("--probe", action="store_true", help="Measure this machine's memory in place of --device")
     parser.add_argument("--json", action="store_true", help="Print one JSON object")
     return parser
 

@@ -1,4 +1,4 @@
-"""``roofline curve``: the same prediction over batch or context, as a table, JSON or a picture."""
+"""``roofline curve``: the same prediction over batch or context, as a table, JSON, a picture or a page to ask."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pytest_roofline.commands.scenario import add_scenario_options, scenario_of,
 from pytest_roofline.errors import RooflineUsageError
 
 if TYPE_CHECKING:
+    from pytest_roofline.commands.scenario import Scenario
     from pytest_roofline.inventory import Inventory
     from pytest_roofline.prediction import Prediction
 
@@ -34,21 +35,27 @@ _SHARED_KEYS = (
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the subcommand and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "curve", allow_abbrev=False, help="The prediction over batch or context"
+        "curve",
+        allow_abbrev=False,
+        usage="roofline curve [MODEL] [--device NAME] [--over batch] [options]",
+        help="The prediction over batch or context",
+        epilog="Example: roofline curve llama-3.1-8b --device h100-sxm --over context --html calculator.html",
     )
     add_scenario_options(parser)
     parser.set_defaults(batch=None, context=None)  # so that it shows whether one was given
-    parser.add_argument("--over", choices=tuple(_DEFAULTS), default="batch", help="What varies (default: batch)")
-    parser.add_argument("--from", dest="first", metavar="N", help="Its first value (default: 1; 1024 of context)")
-    parser.add_argument("--to", dest="last", metavar="N", help="Its last value (default: 256; 131072 of context)")
-    parser.add_argument("--points", metavar="N", help="How many values (default: 9; 8 of context)")
-    parser.add_argument("--picture", metavar="FILE", help="Draw the roofline and these points into a .png or .svg file")
+    add = parser.add_argument_group("the curve").add_argument
+    add("--over", choices=tuple(_DEFAULTS), default="batch", help="What varies (default: batch)")
+    add("--from", dest="first", metavar="N", help="Its first value (default: 1; 1024 of context)")
+    add("--to", dest="last", metavar="N", help="Its last value (default: 256; 131072 of context)")
+    add("--points", metavar="N", help="How many values (default: 9; 8 of context)")
+    add("--picture", metavar="FILE", help="Draw the roofline and these points into a .png or .svg file")
+    add("--html", metavar="FILE", help="Write a page that predicts offline for every device, format, batch and context")
     parser.add_argument("--json", action="store_true", help="Print one JSON object")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> tuple[str, int]:
-    """Predict every point; the picture is written first, and the text says where."""
+    """Predict every point; picture and page are written first, and the text says where."""
     from pytest_roofline.prediction import predict
 
     if getattr(arguments, arguments.over) is not None:
@@ -63,6 +70,12 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
     values = _values(arguments)
     if arguments.picture is not None and not arguments.picture.lower().endswith(PICTURE_SUFFIXES):
         raise RooflineUsageError(f"--picture: {arguments.picture!r} is neither a .png nor a .svg file")
+    if arguments.html == "":
+        raise RooflineUsageError("--html: which file? such as calculator.html")
+    if arguments.html is not None and arguments.device is None and arguments.bandwidth is None:
+        from pytest_roofline.commands.choices import FIRST_DEVICE
+
+        arguments.device = FIRST_DEVICE
     scenario = scenario_of(arguments)
     points = []
     for value in values:
@@ -77,6 +90,8 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
         from pytest_roofline.report.picture import draw_roofline
 
         draw_roofline(points, arguments.over, arguments.picture)
+    if arguments.html is not None:
+        _write_page(arguments, replace(scenario, workload=points[0].workload))
     if arguments.json:
         return json.dumps(_as_json(points, notes, arguments.over), allow_nan=False), 0
     from pytest_roofline.report.prediction import curve_lines
@@ -84,7 +99,16 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
     lines = list(curve_lines(points, notes))
     if arguments.picture is not None:
         lines.append(f"picture: {arguments.picture}")
+    if arguments.html is not None:
+        lines.append(f"calculator: {arguments.html}")
     return "\n".join(lines), 0
+
+
+def _write_page(arguments: argparse.Namespace, scenario: Scenario) -> None:
+    from pytest_roofline.commands.choices import calculation_of
+    from pytest_roofline.report.calculator import write_calculator
+
+    write_calculator(calculation_of(arguments, scenario), arguments.html)
 
 
 def _notes(points: list[Prediction], over: str, smaller: Iterable[Inventory]) -> list[str]:

@@ -13,7 +13,12 @@ from pytest_roofline.errors import RooflineUsageError
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the subcommand and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "predict", allow_abbrev=False, help="How fast a model can decode on a device"
+        "predict",
+        allow_abbrev=False,
+        usage="roofline predict [MODEL] [--device NAME] [options]",
+        help="How fast a model can decode on a device",
+        epilog="Examples: roofline predict llama-3.1-8b --device h100-sxm --context 8K; roofline predict --params 70B "
+        "--weights int4-g128 --bandwidth 1008GB/s",
     )
     add_scenario_options(parser)
     parser.add_argument("--words-per-token", metavar="X", help="Say it in words per second too, such as 0.75")

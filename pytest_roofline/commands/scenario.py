@@ -32,6 +32,8 @@ class Scenario:
 
     machine: Machine
     workload: Workload
+    architecture: Architecture | None
+    """What the model's figures are counted from; None: by the rule of thumb, there is none."""
     smaller: Iterable[Inventory]
 
 
@@ -61,19 +63,21 @@ def spec_paths(arguments: argparse.Namespace) -> list[str]:
 
 def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     """MODEL or its figures, the device or its figures, formats, sequences, ranks, drafts and spills."""
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "model", metavar="MODEL", nargs="?", help="Name of a spec, config.json or folder, GGUF or safetensors, org/name"
     )
+    add = parser.add_argument_group("the model").add_argument
     add("--params", metavar="N", help="Instead of MODEL: so many parameters, such as 70B (the rule of thumb)")
     add("--active", metavar="N", help="With --params: those that serve one token of a mixture, such as 40B")
     add("--kv-per-token", metavar="BYTES", help="KV cache per token and sequence, such as 320KiB; in place of MODEL's")
+    add("--weights", metavar="FMT", help="Format of the weights: bf16, fp8, int4, int4-g128, q4_k_m, 'as stored' ...")
+    add("--kv", metavar="FMT", help="Format of the KV cache: bf16 (default), fp8, q8_0 ...")
+    add = parser.add_argument_group("the device").add_argument
     add("--device", metavar="NAME", help="Name of a device spec: h100-sxm, 'RTX 4090', ...")
     add("--bandwidth", metavar="RATE", help="Memory bandwidth, such as 3.35TB/s; in place of the device's")
     add("--peak", metavar="RATE", help="Dense compute peak, such as 989TFLOP/s; in place of the device's")
     add("--memory", metavar="BYTES", help="Size of the memory, such as 80GB; in place of the device's")
-    add("--weights", metavar="FMT", help="Format of the weights: bf16, fp8, int4, int4-g128, q4_k_m, 'as stored' ...")
-    add("--kv", metavar="FMT", help="Format of the KV cache: bf16 (default), fp8, q8_0 ...")
+    add = parser.add_argument_group("the workload").add_argument
     add("--batch", metavar="B", default="1", help="Sequences decoded together (default: 1); K is 1,024")
     add("--context", metavar="N", default="0", help="Tokens in each sequence's KV cache (default: 0); 128K is 131,072")
     add("--prompt", metavar="N", help="Tokens of a prompt: floor of the time to the first token; 4K is 4,096")
@@ -81,6 +85,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
     add("--draft", metavar="MODEL", help="Draft model of speculative decoding, or mtp: the model's own layers")
     add("--draft-tokens", metavar="K", help="Tokens drafted before each pass (default: 1)")
     add("--draft-weights", metavar="FMT", help="Format of the draft's weights (default: as its checkpoint says)")
+    add = parser.add_argument_group("several devices, and weights elsewhere").add_argument
     add("--tp", metavar="N", default="1", help="Tensor parallel ranks (default: 1)")
     add("--link", metavar="RATE", help="Between ranks, one direction, such as 450GB/s; in place of the device's")
     add("--link-latency", metavar="TIME", help="Of one all-reduce, such as 10us (default: 0)")
@@ -94,35 +99,32 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
 
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
     """The records that the options stand for. Raises RooflineUsageError that names the option."""
-    from pytest_roofline.predict import architecture_of, inventory_in, smaller_inventories, smaller_rules
-    from pytest_roofline.units import parse_bytes, parse_number
+    from pytest_roofline.predict import architecture_of, smaller_inventories, smaller_rules
+    from pytest_roofline.units import parse_number
     from pytest_roofline.workload import Workload
 
     catalogue = catalogue_of(arguments)
     machine = machine_in(arguments, catalogue)
+    architecture: Architecture | None = None
     smaller: Iterable[Inventory]
     if arguments.params is not None:
         if arguments.model is not None:
             raise RooflineUsageError(f"MODEL {arguments.model!r} or --params {arguments.params}, not both")
         if arguments.draft == "mtp":
             raise RooflineUsageError("--draft mtp needs a MODEL: --params knows no layers")
-        inventory = _rule(arguments, catalogue)
+        inventory = inventory_as(arguments, None, catalogue)
         smaller = smaller_rules(inventory, catalogue)
-        draft = _draft(arguments, None, inventory, catalogue)
     else:
         if arguments.active is not None:
             raise RooflineUsageError("--active goes with --params; MODEL has its own count")
         if arguments.model is None:
             raise RooflineUsageError("which MODEL? a spec's name, a file, or --params 70B")
-        declared = parsed_option(arguments, "kv_per_token", parse_bytes)
-        if declared is not None and arguments.kv is not None:
+        if arguments.kv_per_token is not None and arguments.kv is not None:
             raise RooflineUsageError("--kv-per-token states the bytes that --kv would decide: give one of them")
-        architecture = architecture_of(arguments.model, catalogue, has_caches=declared is None)
-        inventory = inventory_in(architecture, arguments.weights, arguments.kv, catalogue)
-        if declared is not None:
-            inventory = inventory.with_kv(declared, "given: --kv-per-token")
+        architecture = architecture_of(arguments.model, catalogue, has_caches=arguments.kv_per_token is None)
+        inventory = inventory_as(arguments, architecture, catalogue)
         smaller = smaller_inventories(architecture, inventory, arguments.kv, catalogue)
-        draft = _draft(arguments, architecture, inventory, catalogue)
+    draft = draft_as(arguments, architecture, inventory, catalogue)
     accepted = parsed_option(arguments, "tokens_per_pass", parse_number)
     if accepted is None:
         accepted = 1.0 if draft is None else draft.tokens + 1.0
@@ -138,18 +140,32 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
             offload=share_of(arguments.offload, "--offload"),
             is_overlapped=arguments.overlap,
         ),
+        architecture=architecture,
         smaller=smaller,
     )
+
+
+def inventory_as(arguments: argparse.Namespace, architecture: Architecture | None, catalogue: Catalogue) -> Inventory:
+    """The model in the formats that the options name; without an architecture by the rule of thumb."""
+    from pytest_roofline.predict import inventory_in
+    from pytest_roofline.units import parse_bytes
+
+    if architecture is None:
+        return _rule(arguments, catalogue)
+    declared = parsed_option(arguments, "kv_per_token", parse_bytes)
+    inventory = inventory_in(architecture, arguments.weights, arguments.kv, catalogue)
+    return inventory if declared is None else inventory.with_kv(declared, "given: --kv-per-token")
 
 
 def machine_in(arguments: argparse.Namespace, catalogue: Catalogue) -> Machine:
     """The device that the options stand for."""
     from pytest_roofline.predict import machine_of
 
-    return machine_of(arguments.device, _given(arguments), catalogue)
+    return machine_of(arguments.device, given_figures(arguments), catalogue)
 
 
-def _given(arguments: argparse.Namespace) -> Given:
+def given_figures(arguments: argparse.Namespace) -> Given:
+    """The device's figures that the options state, and the ranks."""
     from pytest_roofline.predict import Given
     from pytest_roofline.units import parse_bytes, parse_bytes_per_s, parse_flops_per_s, parse_seconds
 
@@ -178,9 +194,10 @@ def _rule(arguments: argparse.Namespace, catalogue: Catalogue) -> Inventory:
     )
 
 
-def _draft(
+def draft_as(
     arguments: argparse.Namespace, architecture: Architecture | None, inventory: Inventory, catalogue: Catalogue
 ) -> Draft | None:
+    """The draft that the options name, beside this model; None without one."""
     from pytest_roofline.predict import OWN_DRAFT, architecture_of, inventory_in, own_draft_in
     from pytest_roofline.workload import Draft
 

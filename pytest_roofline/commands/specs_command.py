@@ -20,7 +20,11 @@ SCHEMA = 1
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the subcommand and its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "specs", allow_abbrev=False, help="List, show or validate specs of devices, models and formats"
+        "specs",
+        allow_abbrev=False,
+        help="List, show or validate specs of devices, models and formats",
+        epilog="Examples: roofline specs list devices; roofline specs show h100-sxm; roofline specs validate my.yaml. "
+        "Exit status: 0 fine, 1 where a file is not sound, 2 wrong use.",
     )
     parser.add_argument("action", choices=("list", "show", "validate"), help="What to do")
     parser.add_argument(

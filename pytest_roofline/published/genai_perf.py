@@ -48,11 +48,16 @@ def read(document: Document) -> Iterator[Reported]:
         where=document.file,
         output_tokens_per_s=_mean(entry, "output_token_throughput", {"tokens/sec": 1.0}),
         output_key="output_token_throughput",
+        total_tokens_per_s=_mean(entry, "total_token_throughput", {"tokens/sec": 1.0}),
         tpot_s=itl,
         tpot_key="inter_token_latency",
+        seconds=_mean(entry, "benchmark_duration", _MILLISECONDS),
+        prompt_tokens_sum=_mean(entry, "total_isl", {"tokens": 1.0}),
+        output_tokens_sum=_mean(entry, "total_osl", {"tokens": 1.0}),
         prompt_tokens=_mean(entry, "input_sequence_length", {"tokens": 1.0, "": 1.0}),
         output_tokens=_mean(entry, "output_sequence_length", {"tokens": 1.0, "": 1.0}),
         most_at_once=requested,
+        model=_model(config) if isinstance(config, dict) else None,
         count_slack=COUNT_SLACK,
         words="server",
         remarks=("the run did not end as planned",) if incomplete else (),
@@ -83,6 +88,15 @@ def _concurrency(config: dict[str, Any]) -> float | None:
         if isinstance(phase, dict) and phase.get("name") != "warmup"
     ]
     return float(at_once[0]) if len(at_once) == 1 and isinstance(at_once[0], int) else None
+
+
+def _model(config: dict[str, Any]) -> str | None:
+    """The one model that was asked for, by the name that the server knows it by."""
+    found = config.get("model_names")
+    if isinstance(config.get("models"), dict):
+        items = config["models"].get("items")
+        found = [item.get("name") for item in items if isinstance(item, dict)] if isinstance(items, list) else None
+    return found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str) else None
 
 
 def _from_csv(document: Document) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """GuideLLM: ``benchmarks.json``.
 
-Read as guidellm 0.8.1 (benchmark/schemas/report.py, metrics.py) writes it, report version 2: each metric is split by
-`successful`, `incomplete`, `errored` and `total`, each with its `mean`. Of single requests nothing
-is taken. `inter_token_latency_ms` leaves the first token out; `time_per_output_token_ms` does not.
+Read as guidellm 0.5 and 0.8.1 (benchmark/schemas/report.py, metrics.py) write it, report versions 1 and 2: each metric
+is split by `successful`, `incomplete`, `errored` and `total`, each with its `mean`. Of single requests nothing is
+taken. `inter_token_latency_ms` leaves the first token out; `time_per_output_token_ms` does not.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def read(document: Document) -> Iterator[Reported]:
             output_tokens=_mean(metrics, "output_token_count", "successful"),
             most_at_once=1.0 if kind == "synchronous" else float(streams) if isinstance(streams, int) else None,
             mean_at_once=_mean(metrics, "request_concurrency", "total"),
+            model=_model(value),
             words="server",
             remarks=(f"strategy {one_line(str(kind), 30)}",) if kind else (),
         ).reported()
@@ -63,6 +64,14 @@ def _mean(metrics: Entry, name: str, status: str) -> float | None:
         return None
     metric = metrics.part(name)
     return metric.part(status).positive_or_none("mean") if metric.has(status) else None
+
+
+def _model(benchmark: dict[str, Any]) -> str | None:
+    """The name that the server was asked for."""
+    config = benchmark.get("config")
+    backend = config.get("backend") if isinstance(config, dict) else None
+    model = backend.get("model") if isinstance(backend, dict) else None
+    return model if isinstance(model, str) and model else None
 
 
 def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:

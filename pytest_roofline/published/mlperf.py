@@ -1,8 +1,9 @@
 """MLPerf Inference: ``mlperf_log_summary.txt`` of a run with token latencies.
 
 Read as loadgen/results.cc (mlcommons/inference at 05a9cec) writes it: lines of a name, a colon and a value. Offline
-has tokens over the whole run, Server those completed, SingleStream those of one query at a time. A summary that counts
-samples alone has no rate of tokens, and is refused.
+has tokens over the whole run, Server those completed, SingleStream those of one query at a time. *Inferred* ones are
+samples times a fixed number of tokens (GPT-J). A summary that counts samples alone has no rate of tokens, and is
+refused.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _RATES = {
     "SingleStream": "TPS w/o loadgen overhead",
 }
 
+_INFERRED = " (inferred)"
+
 
 def recognises(document: Document) -> bool:
     """Whether the title is there."""
@@ -43,11 +46,15 @@ def read(document: Document) -> Iterator[Reported]:
         raise entry.fail("Scenario", f"{scenario[:40]!r}: {', '.join(_RATES)} are known")
     if mode != "PerformanceOnly":
         raise entry.fail("Mode", f"{mode[:40]!r}: PerformanceOnly is needed; other runs are not timed for speed")
-    key = _RATES[scenario]
+    counted = _RATES[scenario]
+    key = counted if entry.has(counted) or not entry.has(counted + _INFERRED) else counted + _INFERRED
     if not entry.has(key):
         raise entry.fail(key, "missing: the run counted samples, not tokens (use_token_latencies=1 counts them)")
     tpot_ns = entry.positive_or_none("Mean Time to Output Token (ns)")
     verdict = entry.text("Result is") or ""
+    remarks = [] if key == counted else ["its tokens were inferred: samples times a fixed number for each"]
+    if verdict != "VALID":
+        remarks.append(f"MLPerf's own result is {verdict[:20]}")
     yield from ServedRun(
         tool=NAME,
         where=document.file,
@@ -57,5 +64,5 @@ def read(document: Document) -> Iterator[Reported]:
         tpot_key="Mean Time to Output Token (ns)",
         most_at_once=1.0 if scenario == "SingleStream" else None,
         words=f"MLPerf {scenario.lower()}",
-        remarks=(f"MLPerf's own result is {verdict[:20]}",) if verdict != "VALID" else (),
+        remarks=tuple(remarks),
     ).reported()

@@ -40,6 +40,7 @@ class ServedRun:
     model: str | None = None
     ranks: int | None = None
     weights: str | None = None
+    kv_formats: tuple[str, ...] = ()
     count_slack: float = 1.0
     words: str = ""
     remarks: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class ServedRun:
             tokens_per_pass=self.tokens_per_pass,
             model=self.model,
             weights=self.weights,
+            kv_formats=self.kv_formats,
             ranks=self.ranks,
             count_slack=self.count_slack,
             words=self.words,

@@ -1,8 +1,8 @@
 """SGLang: the JSON lines of ``bench_serving --output-file`` and of ``bench_one_batch --result-filename``.
 
 Read as python/sglang/bench_serving.py and bench_one_batch.py of 2025 write it. `concurrency` of bench_serving is the
-sum of all latencies over the duration: the mean number in flight. A decode latency of bench_one_batch is one pass of
-the whole batch.
+sum of all latencies over the duration: the mean number in flight; of 2024 it has neither that nor the time per token,
+and the mean follows from the mean latency. A decode latency of bench_one_batch is one pass of the whole batch.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def read(document: Document) -> Iterator[Reported]:
 def _serving(entry: Entry) -> Iterator[Reported]:
     tpot_ms = entry.positive_or_none("mean_tpot_ms")
     accepted = entry.positive_or_none("accept_length")
+    if entry.has("completed") and not entry.count("completed"):
+        raise entry.fail("completed", "0: no request was answered")
     yield from ServedRun(
         tool=NAME,
         where=entry.where,
@@ -52,10 +54,19 @@ def _serving(entry: Entry) -> Iterator[Reported]:
         output_tokens_sum=entry.positive_or_none("total_output_tokens"),
         requests=entry.positive_or_none("completed"),
         most_at_once=entry.positive_or_none("max_concurrency"),
-        mean_at_once=entry.positive_or_none("concurrency"),
+        mean_at_once=entry.positive_or_none("concurrency") or _in_flight(entry),
         tokens_per_pass=accepted,
         words="SGLang server" + (", speculative" if accepted and accepted > 1 else ""),
     ).reported()
+
+
+def _in_flight(entry: Entry) -> float | None:
+    """Requests in flight, on average: the sum of all latencies over the duration."""
+    latency_ms, completed = entry.positive_or_none("mean_e2e_latency_ms"), entry.positive_or_none("completed")
+    seconds = entry.positive_or_none("duration")
+    if latency_ms is None or completed is None or seconds is None:
+        return None
+    return completed * latency_ms * 1e-3 / seconds
 
 
 def _one_batch(entry: Entry) -> Iterator[Reported]:

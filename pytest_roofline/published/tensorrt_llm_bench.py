@@ -57,10 +57,17 @@ def read(document: Document) -> Iterator[Reported]:
         tokens_per_pass=_accepted(entry),
         model=None if engine is None else engine.text("model"),
         weights=_ALGORITHMS.get(algorithm or ""),
+        kv_formats=_cached(engine),
         ranks=max(1, tp) * max(1, pp),
         words="TensorRT-LLM offline throughput",
         remarks=tuple(remarks),
     ).reported()
+
+
+def _cached(engine: Entry | None) -> tuple[str, ...]:
+    """The format of the KV cache where the engine names one of its own; else it is in the model's."""
+    algorithm = _ALGORITHMS.get((engine.text("kv_cache_dtype") or "") if engine is not None else "")
+    return () if algorithm is None else (algorithm,)
 
 
 def _accepted(entry: Entry) -> float | None:

@@ -1,13 +1,14 @@
 """vLLM: what ``vllm bench serve --save-result``, ``bench latency`` and ``bench throughput --output-json`` write.
 
 Read as vllm/benchmarks/serve.py (at 009e6d4), latency.py (at 00cae07) and the older benchmarks/benchmark_serving.py and
-benchmark_throughput.py write it. `latency` tells neither batch nor lengths, `throughput` counts prompts and tells
-no batch: those come from the command line.
+benchmark_throughput.py write it; before 2025 there was no total of prompts and output. `latency` tells neither batch
+nor lengths, `throughput` counts prompts and tells no batch: those come from the command line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pytest_roofline.published.document import Document
 from pytest_roofline.published.entry import Entry
@@ -17,17 +18,22 @@ from pytest_roofline.published.servers import ServedRun
 NAME = "vllm"
 KEYS = ("total_token_throughput", "output_throughput", "request_throughput", "mean_tpot_ms", "model_id", "num_prompts")
 _SERVE = ("total_token_throughput", "request_throughput")
-_LATENCY = ("avg_latency", "latencies", "percentiles")
+_OLDER_SERVE = ("tokenizer_id", "request_throughput", "input_throughput", "output_throughput")
+_LATENCY = ("avg_latency", "latencies")
 _THROUGHPUT = ("elapsed_time", "num_requests", "total_num_tokens", "tokens_per_second")
 _MILLI = 1e-3
 
 
+_LAYOUTS = (_SERVE, _OLDER_SERVE, _LATENCY, _THROUGHPUT)
+
+
 def recognises(document: Document) -> bool:
-    """Whether the file has the keys of one of the three."""
-    return any(all(key in value for key in keys) for value in document.values[:1] for keys in _LAYOUTS)
+    """Whether the file has the keys of one of the three; under some of them others keep objects (AIPerf)."""
+    return any(_has(value, keys) for value in document.values[:1] for keys in _LAYOUTS)
 
 
-_LAYOUTS = (_SERVE, _LATENCY, _THROUGHPUT)
+def _has(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
+    return all(key in value and not isinstance(value[key], dict) for key in keys)
 
 
 def read(document: Document) -> Iterator[Reported]:
@@ -35,11 +41,11 @@ def read(document: Document) -> Iterator[Reported]:
     for number, value in enumerate(document.values, 1):
         where = document.file if document.kind == "json" else f"{document.file}, row {number}"
         entry = Entry(where=where, values=value)
-        if all(key in value for key in _SERVE):
+        if _has(value, _SERVE) or _has(value, _OLDER_SERVE):
             yield from _serve(entry)
-        elif all(key in value for key in _LATENCY):
+        elif _has(value, _LATENCY):
             yield _latency(entry)
-        elif all(key in value for key in _THROUGHPUT):
+        elif _has(value, _THROUGHPUT):
             yield from _throughput(entry)
         else:
             raise entry.fail("total_token_throughput", "missing: neither bench serve, latency nor throughput")
@@ -47,6 +53,8 @@ def read(document: Document) -> Iterator[Reported]:
 
 def _serve(entry: Entry) -> Iterator[Reported]:
     failed = entry.count("failed", 0)
+    if entry.has("completed") and not entry.count("completed"):
+        raise entry.fail("completed", f"0: no request was answered{f', {failed} failed' if failed else ''}")
     tpot_ms = entry.positive_or_none("mean_tpot_ms")
     accepted = entry.positive_or_none("spec_decode_acceptance_length")
     yield from ServedRun(

@@ -1,17 +1,21 @@
-"""The table at the end of a run, from the records that test reports carry. Plain text, 80 columns."""
+"""The table at the end of a run, from the records that test reports carry: lines of coloured words."""
 
 from __future__ import annotations
 
-import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pytest_roofline.errors import one_line
+from pytest_roofline.report.cells import printable, prose, wrapped
+from pytest_roofline.report.table import Line, Row, table_lines, text_line
 from pytest_roofline.reruns import rerun_lines
 from pytest_roofline.units import format_bytes, format_fraction, format_rate, format_seconds
 from pytest_roofline.verdict import ALLOWED
 
 WIDTH = 80
-HEADINGS = ("test", "device", "step", "tok/s", "B/step", "fraction", "bound", "verdict")
+_WIDEST_NOTE = 120
+"""Longer lines of prose are hard to read."""
 Records = Mapping[str, Mapping[str, Any]]
 """By node id: what `properties_of` put under ``roofline``."""
 
@@ -20,19 +24,27 @@ def header_line(mode: str, device_id: str = "", device_name: str = "", *, is_nam
     """Which device, which mode; `is_named` where the user asked for that device."""
     if mode == "off":
         return "roofline: off, steps run once and nothing is measured"
-    line = f"roofline: {device_id} ({device_name}), mode {mode}"
+    line = f"roofline: {one_line(device_id)} ({one_line(device_name)}), mode {mode}"
     return line if is_named or device_id != "cpu" else f"{line}: no accelerator here, measured on the CPU"
 
 
-def summary_lines(records: Records) -> list[str]:
-    """Table, notes, attempts of rerun tests, one line per inconclusive one, how many were not judged; empty without."""
-    rows = [row for node_id, record in records.items() for row in _rows(node_id, record)]
-    lines = [*_table(rows), *_notes(records)] if rows else []
+def summary_lines(records: Records, width: int = WIDTH) -> list[Line]:
+    """Table, notes, attempts of rerun tests, one line per inconclusive one, how many were not judged; empty without.
+
+    Table and notes keep to `width` cells. An inconclusive test's line is one line whatever its length: whole ids and
+    reasons are what people search for.
+    """
+    names = _names(records)
+    rows = [row for node_id, record in records.items() for row in _rows(names[node_id], record)]
+    lines = [*table_lines(rows, width), *_notes(records, names, min(width, _WIDEST_NOTE))] if rows else []
     doubtful = [node_id for node_id, record in records.items() if record["verdict"] == "inconclusive"]
-    lines += rerun_lines(records)
-    lines += [f"INCONCLUSIVE {node_id}: {records[node_id]['reason']}" for node_id in doubtful]
+    lines += [text_line(printable(line)) for line in rerun_lines(records)]
+    lines += [
+        (("INCONCLUSIVE", "yellow"), (f" {printable(node_id)}: {prose(records[node_id]['reason'])}", ""))
+        for node_id in doubtful
+    ]
     if doubtful:
-        lines.append(f"{len(doubtful)} of {len(records)} not judged")
+        lines.append(text_line(f"{len(doubtful)} of {len(records)} not judged", "yellow"))
     return lines
 
 
@@ -46,27 +58,43 @@ def header_lines(records: Records, *, is_named: bool) -> list[str]:
 # -- the table ------------------------------------------------------------------------------------------------------
 
 
-def _rows(node_id: str, record: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _names(records: Records) -> dict[str, str]:
+    """What a test is called: without its file, unless a test of another file is called the same."""
+    short = {node_id: printable(node_id.split("::", 1)[-1]) for node_id in records}
+    counts = Counter(short.values())
+    return {node_id: name if counts[name] == 1 else printable(node_id) for node_id, name in short.items()}
+
+
+def _rows(name: str, record: Mapping[str, Any]) -> Iterator[Row]:
     results = record["results"]
-    name = _name(node_id)
     if not results:
-        yield (name, *[""] * (len(HEADINGS) - 2), record["verdict"])
+        yield {"test": name, "verdict": record["verdict"]}
     for result in results:
-        label = name if len(results) == 1 else f"{name}: {result['label']}"
-        yield (label, *_cells(result))
+        label = name if len(results) == 1 else f"{name}: {printable(result['label'])}"
+        yield {"test": label, **_cells(result)}
 
 
-def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(result: Mapping[str, Any]) -> Row:
     traffic, ceiling, allowed = result["traffic"] or {}, result["ceiling"] or {}, _allowed(result)
-    return (
-        result["device"]["id"],
-        _shown(result["step_s"], format_seconds),
-        _shown(result["tokens_per_s"], format_rate),
-        _shown(traffic.get("bytes_per_pass"), format_bytes),
-        _shown(result["fraction"], format_fraction),
-        ceiling.get("bound", "-"),
-        result["standing"] + (f" ({len(allowed)} allowed)" if allowed else ""),
-    )
+    rate, fraction = result["tokens_per_s"], result["fraction"]
+    return {
+        "device": printable(result["device"]["id"]),
+        "step": _shown(result["step_s"], format_seconds),
+        "tok/s": _shown(rate, format_rate),
+        # What the probes around the samples allowed, which is what the fraction was taken of.
+        "ceiling": _shown(rate / fraction if rate and fraction else None, format_rate),
+        "B/step": _shown(traffic.get("bytes_per_pass"), format_bytes),
+        "fraction": _shown(fraction, format_fraction),
+        "interval": _interval(result.get("fraction_low"), result.get("fraction_high")),
+        "bound": ceiling.get("bound", "-"),
+        "verdict": result["standing"] + (f" ({len(allowed)} allowed)" if allowed else ""),
+    }
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "-"
+    return f"{format_fraction(low)} to {format_fraction(high)}"
 
 
 def _allowed(result: Mapping[str, Any]) -> Sequence[str]:
@@ -79,47 +107,21 @@ def _shown(value: float | None, text: Any) -> str:
     return "-" if value is None else text(value)
 
 
-def _name(node_id: str) -> str:
-    return node_id.split("::", 1)[-1]
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Figures in columns; a test whose name is too long for its column has a line to itself."""
-    widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
-    room = max(len(HEADINGS[0]), WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
-    widths[0] = min(widths[0], room)
-    for row in (HEADINGS, *rows):
-        name = row[0]
-        if len(name) > widths[0]:
-            yield _cut(name)
-            name = ""
-        # Words are left-aligned, figures right-aligned.
-        cells = [
-            cell.ljust(width) if column in (0, 1, 6, 7) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip((name, *row[1:]), widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
-
-
 # -- notes ----------------------------------------------------------------------------------------------------------
 
 
-def _notes(records: Records) -> Iterator[str]:
+def _notes(records: Records, names: Mapping[str, str], width: int) -> Iterator[Line]:
     """Extra bytes and notes of results; a note that several tests share is said once."""
     tests: dict[str, list[str]] = {}
     for node_id, record in records.items():
         for result in record["results"]:
             for note in (*_decisions(result), *_extra(result), *_disagreements(result), *result["notes"]):
-                names = tests.setdefault(note, [])
-                if _name(node_id) not in names:
-                    names.append(_name(node_id))
-    for note, names in tests.items():
-        who = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-        yield from textwrap.wrap(f"{who}: {note}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+                sharing = tests.setdefault(note, [])
+                if names[node_id] not in sharing:
+                    sharing.append(names[node_id])
+    for note, sharing in tests.items():
+        who = sharing[0] if len(sharing) == 1 else f"{sharing[0]} and {len(sharing) - 1} more"
+        yield from map(text_line, wrapped(f"{who}: {prose(note)}", width, first="  ", rest="    "))
 
 
 def _disagreements(result: Mapping[str, Any]) -> Iterator[str]:

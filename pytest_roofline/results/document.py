@@ -7,12 +7,18 @@
     {...},
     {...}
     ],
+    "libraries": {...},
+    "devices": [...],
     "end": null}
 
 A test takes one line. A new one goes over the closing lines, which follow it again, in a single write; so a test costs
-its own length, not that of the file. `end` says how the run ended; it is null while the run goes on, and stays null
+its own length and theirs, not that of the file. `libraries` and `devices` are known once a test has measured; a device
+stands there once, with its probe. `end` says how the run ended; it is null while the run goes on, and stays null
 where it was killed. Where a write falls short (a full disk) the file is brought back to what it was before, and the
-test waits for the next attempt. A document that was cut off all the same loses its last line and no other.
+test waits for the next attempt. A document that was cut off all the same loses its closing lines and at most one test.
+
+`schema_1.json`, beside this module, is its JSON Schema. Within a schema keys may be added, which `reading` fills in
+where an earlier version wrote none; no key changes its meaning or goes.
 """
 
 from __future__ import annotations
@@ -20,11 +26,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 SCHEMA = 1
 KIND = "pytest-roofline results"
+UNKNOWN_ORIGIN: Mapping[str, Any] = MappingProxyType({"libraries": {}, "devices": []})
 
 
 class ResultsDocument:
@@ -46,25 +55,30 @@ class ResultsDocument:
         self._is_plain = stat.S_ISREG(os.fstat(self._file).st_mode)
         self._body_bytes = 0
         self._closing = b""
+        self._origin: Mapping[str, Any] = UNKNOWN_ORIGIN
         if self._is_plain:
-            self._write(_closing(None))
+            self._write(self._closing_of(None))
 
     @property
     def waiting(self) -> int:
         """Tests that could not be written yet."""
         return len(self._waiting)
 
-    def add(self, test: dict[str, Any]) -> None:
-        """Put a test on disk: builtin types, no NaN and no infinity (ValueError)."""
-        self._waiting.append(json.dumps(test, allow_nan=False))
+    def tell(self, libraries: Mapping[str, str], devices: Sequence[Mapping[str, Any]]) -> None:
+        """What became known of where the figures come from; it is written with the next test, or the end."""
+        self._origin = {"libraries": dict(libraries), "devices": list(devices)}
+
+    def add(self, test: str) -> None:
+        """Put a test on disk, which is JSON text in one line."""
+        self._waiting.append(test)
         if self._is_plain:
-            self._write(_closing(None))
+            self._write(self._closing_of(None))
 
     def close(self, end: dict[str, Any]) -> None:
         """Say how the run ended, and write whatever still waits; a second call does nothing."""
         if self._file < 0:
             return
-        self._write(_closing(end))
+        self._write(self._closing_of(end))
         with suppress(OSError):
             os.close(self._file)
         self._file = -1
@@ -72,6 +86,8 @@ class ResultsDocument:
     def _write(self, closing: bytes) -> None:
         tests = [("," if number else "") + "\n" + test for number, test in enumerate(self._waiting, self.written)]
         body = "".join(["" if self._body_bytes else self._head, *tests]).encode()
+        # Closing lines may be shorter than those they go over: white space covers the rest.
+        closing = closing.ljust(len(self._closing) - len(body))
         try:
             self._put(body + closing)
         except OSError as error:
@@ -90,47 +106,32 @@ class ResultsDocument:
         while text:
             text = text[os.write(self._file, text) :]
 
+    def _closing_of(self, end: dict[str, Any] | None) -> bytes:
+        lines = ["", "],", *(f"{json.dumps(name)}: {json.dumps(value)}," for name, value in self._origin.items())]
+        return "\n".join([*lines, f'"end": {json.dumps(end)}}}\n']).encode()
+
     def _restore(self) -> None:
-        """What was there before: its closing lines lie where a part of the new line may be now."""
+        """What was there before: its closing lines lie where a part of the new line may be now, and take its place."""
         with suppress(OSError):
-            os.ftruncate(self._file, self._body_bytes)
             self._put(self._closing)
+            os.ftruncate(self._file, self._body_bytes + len(self._closing))
 
 
-def _closing(end: dict[str, Any] | None) -> bytes:
-    return f'\n],\n"end": {json.dumps(end)}}}\n'.encode()
+def line_of(test: Mapping[str, Any]) -> str:
+    """One test as a line of the document: builtin types, no NaN and no infinity (ValueError)."""
+    return json.dumps(test, allow_nan=False)
 
 
-def read_results(path: str) -> dict[str, Any]:
-    """The document at `path`; one that was cut off without its last, unfinished line, and with `end` null.
-
-    OSError where it cannot be read, ValueError where it is none of ours or of a later schema.
-    """
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = _salvaged(text)
-    if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise ValueError(f"{path} is no results file of pytest-roofline")
-    if found.get("schema") != SCHEMA:
-        raise ValueError(f"{path} has schema {found.get('schema')!r}; this version reads {SCHEMA}")
-    return found
-
-
-def _salvaged(text: str) -> Any:
-    head, *lines = text.split("\n")
-    try:
-        found = json.loads(head.removesuffix(",") + "}")
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or "run" not in found:
-        return None
-    tests = []
-    for line in lines[1:]:
-        try:
-            tests.append(json.loads(line.removesuffix(",")))
-        except ValueError:
-            break
-    return {**found, "tests": tests, "end": None}
+def document_of(
+    run: Mapping[str, Any], tests: Sequence[str], origin: Mapping[str, Any], end: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The same document without a file: what `reading.read_results` would give."""
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "run": dict(run),
+        "tests": [json.loads(test) for test in tests],
+        **UNKNOWN_ORIGIN,
+        **origin,
+        "end": end,
+    }

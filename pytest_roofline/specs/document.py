@@ -9,26 +9,17 @@ a mapping in a mapping thirty times over) is refused before it is built, so that
 from __future__ import annotations
 
 import math
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.specs.plain_data import Genre, decoded, parsed, read_bytes
 
 SCHEMA = 1
 KINDS = ("devices", "models", "formats")
-LARGEST_BYTES = 2**20
-"""No spec file that people write is larger; what is, is not one."""
-_MOST_VALUES = 100_000
-_DEEPEST = 30
-# Also keeps a whole number short enough to be printed: Python refuses to from 4,300 digits on.
-_LONGEST_VALUE = 2_000
-# The C parser where PyYAML has it: it is ten times as fast, and just as safe.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_GENRE = Genre(name="spec file", why_no_anchors="each number stands beside its own source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,78 +127,9 @@ def kind_of(value: Any) -> str:
 
 def read_text(file: Path) -> str:
     """The text of one spec file. A folder, a device, a file of over a megabyte or one that is not UTF-8 is an error."""
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise RooflineUsageError(f"{file}: is not a file: a spec file is a YAML file")
-        with file.open("rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
-        if len(content) > LARGEST_BYTES:
-            raise RooflineUsageError(f"{file}: no spec file is over {LARGEST_BYTES:,} bytes, and this one is")
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RooflineUsageError(f"{file}: cannot be read: {error}") from error
+    return decoded(file, read_bytes(file, _GENRE))
 
 
 def _parse(file: Path, text: str) -> Any:
     """One YAML document of plain mappings, lists and scalars; no anchors, no tags, no key twice."""
-    try:
-        _check_events(file, text)
-        loader = _LOADER(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _check_keys(file, node, "")
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
-    except RooflineUsageError:
-        raise
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        raise RooflineUsageError(f"{file}: is not valid YAML: {error}") from error
-
-
-def _check_events(file: Path, text: str) -> None:
-    """What is refused before anything is built from it."""
-    depth = 0
-    for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
-        problem = ""
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            problem = "YAML anchors and aliases are not allowed: each number stands beside its own source"
-        elif getattr(event, "tag", None) is not None:
-            problem = "YAML tags are not allowed: a spec is plain data"
-        elif depth > _DEEPEST:
-            problem = f"nested deeper than {_DEEPEST} levels: no spec is"
-        elif count > _MOST_VALUES:
-            problem = f"more than {_MOST_VALUES:,} values: no spec file has so many"
-        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST_VALUE:
-            problem = f"a value of {len(event.value):,} characters: none is over {_LONGEST_VALUE:,}"
-        if problem:
-            raise RooflineUsageError(f"{file}: line {_line(event.start_mark)}: {problem}")
-
-
-def _line(mark: Any) -> int | str:
-    return "?" if mark is None else int(mark.line) + 1
-
-
-def _check_keys(file: Path, node: yaml.Node, path: str) -> None:
-    if isinstance(node, yaml.SequenceNode):
-        for position, item in enumerate(node.value):
-            _check_keys(file, item, f"{path}[{position}]")
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            line = _line(key.start_mark)
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                where = path or "file"
-                raise RooflineUsageError(f"{file}: {where}: line {line}: a key is a word, not a collection or <<")
-            name = str(key.value)
-            here = f"{path}.{name}" if path else name
-            if name in seen:
-                raise RooflineUsageError(f"{file}: {here}: given twice (line {line})")
-            seen.add(name)
-            _check_keys(file, value, here)
+    return parsed(file, text, _GENRE, lambda node, loader: loader.construct_document(node))

@@ -13,7 +13,8 @@ from unittest import mock
 
 from corpus.recipe import bogus, undecidable
 from corpus.scene import Scene
-from pytest_roofline.checks.evidence import Claim, Evidence, RankWindow
+from pytest_roofline.checks.claimed import Claim, RankWindow
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.verdict import Verdict, judge
 
 TOO_FAST = ("faster-than-limit", "claim-exceeds-closed-time")

@@ -15,7 +15,8 @@ from unittest import mock
 from corpus.recipe import honest
 from corpus.scene import Scene
 from pytest_roofline.backends.fake import Neighbour
-from pytest_roofline.checks.evidence import Claim, Evidence, RankWindow
+from pytest_roofline.checks.claimed import Claim, RankWindow
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.verdict import Verdict, judge
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from corpus.recipe import bogus, honest, undecidable
 from corpus.scene import Scene
-from pytest_roofline.checks.evidence import Claim, Evidence, RankWindow
+from pytest_roofline.checks.claimed import Claim, RankWindow
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.verdict import Verdict, judge
 
 

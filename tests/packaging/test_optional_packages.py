@@ -83,7 +83,7 @@ def test_a_source_archive_has_what_its_tests_need() -> None:
     """Benchmarks too: a test recomputes their rows."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
     included = set(build["targets"]["sdist"]["include"])
-    assert {"pytest_roofline", "specs", "tests", "examples", "benchmarks", "README.md", "tox.ini"} <= included
+    assert {"pytest_roofline", "specs", "tests", "examples", "benchmarks", "docs", "README.md", "tox.ini"} <= included
 
 
 def tox_lines() -> list[str]:

@@ -10,6 +10,7 @@ from inner_runs import FAKE, PLUGIN, ROOT, Run
 
 # What runs in this process would be imported anew in every inner run, were it not here before.
 import pytest_roofline.backends.fake
+import pytest_roofline.budgets.document
 import pytest_roofline.instrument
 import pytest_roofline.outcome
 import pytest_roofline.probe
@@ -23,7 +24,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     Entry points are not loaded, so that it makes no difference whether this package is installed.
     """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("COLUMNS", "240")  # pytest cuts its short summary there; our table never needs over 80
+    monkeypatch.setenv("COLUMNS", "240")  # pytest cuts its short summary there
     monkeypatch.syspath_prepend(ROOT)
     for name in [name for name in os.environ if name.startswith("PYTEST_ROOFLINE")]:
         monkeypatch.delenv(name)

@@ -17,7 +17,7 @@ import pytest
 from inner_runs import FAKE, PLUGIN, ROOT, Run
 from test_locks import SHARED
 
-from pytest_roofline.results.document import read_results
+from pytest_roofline.results.reading import read_results
 from pytest_roofline.turnstile import Turnstile
 
 WORKERS = ("-p", "xdist.plugin")

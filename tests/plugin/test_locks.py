@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from inner_runs import FAKE, PLUGIN, ROOT, Run
 
-from pytest_roofline.results.document import read_results
+from pytest_roofline.results.reading import read_results
 from pytest_roofline.turnstile import Turnstile
 
 pytest.importorskip("xdist")

@@ -302,13 +302,13 @@ def test_off_judges_nothing() -> None:
     result = unmeasured_result("decode", "step", DEVICE, None)
     outcome = outcome_of([result], [], Settings(mode="off", is_budget_explicit=True))
     assert (outcome.standing, outcome.standings) == ("not measured", ("not measured",))
-    assert "roofline.fraction" not in dict(properties_of(outcome, [result], "off"))
+    assert "roofline.fraction" not in dict(properties_of(outcome, [result], Settings(mode="off")))
 
 
 def test_properties_are_text_and_numbers() -> None:
     """JSON text with a schema, and flat values; the lowest fraction stands for the test."""
     results = [made(0.8), made(0.7, at_least=0.6, label="other")]
-    properties = dict(properties_of(outcome_of(results, [], PLAIN), results, "auto"))
+    properties = dict(properties_of(outcome_of(results, [], PLAIN), results, PLAIN))
     record = json.loads(str(properties.pop("roofline")))
     assert properties == {"roofline.verdict": "passed", "roofline.fraction": 0.7, "roofline.device": "fake:0"}
     assert type(properties["roofline.fraction"]) is float

@@ -101,13 +101,15 @@ def test_every_outcome(pytester: pytest.Pytester, four: pytest.RunResult) -> Non
     assert 'skipped type="pytest.skip" message="inconclusive: a pass' in (pytester.path / "junit.xml").read_text()
 
 
-def test_the_table_fits_80_columns(four: pytest.RunResult) -> None:
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_table_fits_the_width(run: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Every line between the headings and the first inconclusive test."""
-    lines = four.outlines
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run(FOUR).outlines
     start = next(index for index, line in enumerate(lines) if line.startswith("test ") and "verdict" in line)
     stop = next(index for index, line in enumerate(lines) if line.startswith("INCONCLUSIVE"))
     assert stop - start > 6
-    assert max(map(len, lines[start:stop])) <= 80
+    assert max(map(len, lines[start:stop])) <= columns
 
 
 def test_xdist_shows_the_same(run: Run, pytester: pytest.Pytester) -> None:

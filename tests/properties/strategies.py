@@ -5,17 +5,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from pytest_roofline.checks.evidence import (
-    CHECK_NAMES,
-    Alternation,
-    Claim,
-    ClockDrift,
-    ClockRead,
-    Evidence,
-    Limit,
-    Sample,
-    Window,
-)
+from pytest_roofline.checks.claimed import Claim, ClockDrift, ClockRead, Window
+from pytest_roofline.checks.confronted import Alternation
+from pytest_roofline.checks.evidence import CHECK_NAMES, Evidence, Limit, Sample
 from pytest_roofline.checks.generated import Generated
 from pytest_roofline.roofline import Ceiling, Interval, Rates
 from pytest_roofline.traffic import Traffic

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import ANY_TIMES_S, reads, steady
 
-from pytest_roofline.checks.evidence import ClockRead
+from pytest_roofline.checks.claimed import ClockRead
 from pytest_roofline.window import MATCH, closed_samples_s, find_span, laps_of, spans_of_samples
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pytest_roofline.checks.evidence import Claim, Evidence, Limit, Sample, Window
+from pytest_roofline.checks.claimed import Claim, Window
+from pytest_roofline.checks.evidence import Evidence, Limit, Sample
 from pytest_roofline.roofline import Ceiling, Interval
 from pytest_roofline.samples import median_interval
 from pytest_roofline.traffic import TRACED, Traffic

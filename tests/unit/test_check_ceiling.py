@@ -16,7 +16,8 @@ from pytest_roofline.checks.ceiling import (
     memory_bytes,
     probe_unsure,
 )
-from pytest_roofline.checks.evidence import Alternation, Evidence, Finding
+from pytest_roofline.checks.confronted import Alternation
+from pytest_roofline.checks.evidence import Evidence, Finding
 
 BYTES = 2e9
 

@@ -10,6 +10,7 @@ from court import audit, claim, loop, traffic, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_roofline.checks.claimed import Claim, ClockDrift, Window
 from pytest_roofline.checks.clock import (
     DRAIN_REMEDY,
     FORCE_REMEDY,
@@ -19,7 +20,7 @@ from pytest_roofline.checks.clock import (
     not_drained,
     output_not_forced,
 )
-from pytest_roofline.checks.evidence import Claim, ClockDrift, Evidence, Finding, Window
+from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.roofline import Interval
 
 PASS_S = 1e-3

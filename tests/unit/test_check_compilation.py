@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from court import audit, loop, sample, window
 
+from pytest_roofline.checks.claimed import CompiledInWindow
 from pytest_roofline.checks.compilation import compiled_in_window, first_call_in_window, halves_disagree
-from pytest_roofline.checks.evidence import CompiledInWindow, Evidence
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.compile_logs import compiled_within
 from pytest_roofline.protocol import Compilation
 from pytest_roofline.roofline import Interval

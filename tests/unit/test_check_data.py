@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from court import BYTES, MEASURED, RULER, ceiling, loop, sample, traced, traffic
 
+from pytest_roofline.checks.confronted import Alternation
 from pytest_roofline.checks.data import predictable_data, untouched_memory
-from pytest_roofline.checks.evidence import Alternation, Evidence
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.residency import Survey
 from pytest_roofline.roofline import Interval
 from pytest_roofline.verdict import judge

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from court import audit, claim
 
-from pytest_roofline.checks.evidence import Evidence, RankWindow
+from pytest_roofline.checks.claimed import RankWindow
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.ranks import combine, rank_window
 from pytest_roofline.verdict import judge
 

@@ -9,7 +9,8 @@ import pytest
 from court import BYTES, audit, loop, sample, traffic
 
 from pytest_roofline.checks.ceiling import faster_than_limit
-from pytest_roofline.checks.evidence import CompiledInWindow, Evidence
+from pytest_roofline.checks.claimed import CompiledInWindow
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.scaling import does_not_scale
 from pytest_roofline.conditions import Stretch
 from pytest_roofline.verdict import judge

@@ -1,4 +1,4 @@
-"""The published error rates: the program that makes them, in little; its arithmetic; what README says of its record."""
+"""The published error rates: the program that makes them, in little; its arithmetic; what the docs say of its record."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ def test_the_traces_are_small_and_say_what_they_are(recorder: Any) -> None:
 
 
 def percent(part: dict[str, Any]) -> str:
-    """A rate, as README prints it."""
+    """A rate, as the page prints it."""
     return f"{part['hits']} of {part['of']:,}"
 
 
-def test_readme_says_what_was_measured(program: Any) -> None:
+def test_the_explanation_says_what_was_measured(program: Any) -> None:
     """Every figure of its table is the record's, and the record holds the bars."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert program.missed(record) == []
     assert record["all"]["bogus"]["of"] >= 10_000
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs" / "explanation.md").read_text(encoding="utf-8").split())
     whole, rival = record["all"], record["pytest_benchmark"]["all"]
     right = whole["decided_above"]["hits"] + whole["decided_below"]["hits"]
     of = whole["decided_above"]["of"] + whole["decided_below"]["of"]
@@ -137,4 +137,4 @@ def test_readme_says_what_was_measured(program: Any) -> None:
         f"| median time | {whole['median_time_s']:.2f} s |",
         f"| pytest-benchmark's default, step and read | {rival['median_step_and_read_s']:.2f} s |",
     ):
-        assert row in readme, row
+        assert row in page, row

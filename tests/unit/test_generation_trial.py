@@ -236,7 +236,7 @@ def test_a_long_run_is_taken_once_and_says_so() -> None:
     )
     assert result.verdict.outcome == "inconclusive"
     assert [finding.check for finding in result.findings] == ["too-few-samples"]
-    assert "ask for fewer tokens (max_new_tokens=)" in " ".join(result.notes)
+    assert "ask for fewer tokens (max_new_tokens=, max_tokens=)" in " ".join(result.notes)
 
 
 def test_a_model_that_no_backend_watches_is_wrong_use() -> None:

@@ -167,3 +167,12 @@ def test_the_kv_cache_of_an_8b(predicted: Any) -> None:
 def test_the_floor_of_the_first_token(model: str, predicted: Any) -> None:
     """1,000 tokens of prompt at 125 TFLOP/s: 0.13 s by the rule."""
     assert f"{predicted(f'{model} --prompt 1000 {SPARK}')['ttft_floor_s']:.2f}" == "0.13"
+
+
+def test_a_cache_given_by_hand_is_shared_out_to_the_layers_that_draft(predicted: Any) -> None:
+    """The bytes per token that the model has anyway, given as a figure, change nothing of what its draft reads."""
+    asked = "deepseek-v3-r1 --device h200 --context 4096 --draft mtp"
+    known = predicted(asked)
+    given = predicted(f"{asked} --kv-per-token {known['kv_bytes_per_token']:.0f}")
+    assert given["draft_bytes_per_pass"] == pytest.approx(known["draft_bytes_per_pass"])
+    assert given["memory_needed_bytes"] == pytest.approx(known["memory_needed_bytes"])

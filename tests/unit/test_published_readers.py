@@ -101,6 +101,30 @@ def test_lengths_speculation_and_ranks_are_taken(tmp_path: Path) -> None:
     assert read_results(written(tmp_path, accepted))[0].tokens_per_pass == 2.5
 
 
+def test_the_model_that_guidellm_asked_for(tmp_path: Path) -> None:
+    """As the server knows it; a report without one is read all the same."""
+    report = guidellm()
+    assert read_results(written(tmp_path, report))[0].model is None
+    report["benchmarks"][0]["config"]["backend"] = {"target": "http://x", "model": "Qwen/Qwen3-4B"}
+    assert read_results(written(tmp_path, report))[0].model == "Qwen/Qwen3-4B"
+
+
+def test_tokens_that_mlperf_inferred(tmp_path: Path) -> None:
+    """Samples times a fixed number: a rate all the same, and said to be one of that kind."""
+    text = MLPERF.format(scenario="Offline", rate="Samples per second: 189.8\nTokens per second (inferred): 13096.6")
+    found = read_results(written(tmp_path, text))[0]
+    assert (found.tokens_per_s, found.label) == (13096.6, "Tokens per second (inferred)")
+    assert found.remarks == ("its tokens were inferred: samples times a fixed number for each",)
+
+
+def test_the_cache_of_tensorrt_llm_has_a_format_of_its_own(tmp_path: Path) -> None:
+    """Where the engine names one; else nothing is said of it."""
+    report = tensorrt_llm()
+    assert read_results(written(tmp_path, report))[0].kv_formats == ()
+    report["engine"]["kv_cache_dtype"] = "FP8"
+    assert read_results(written(tmp_path, report))[0].kv_formats == ("fp8",)
+
+
 def test_tokens_accepted_by_tensorrt_llm(tmp_path: Path) -> None:
     """The mean length that was accepted; without a draft there is none."""
     length = {"acceptance_length_percentiles": {"average": 2.75}}
@@ -118,6 +142,46 @@ def test_concurrency_of_aiperf(tmp_path: Path) -> None:
     assert (batch.low, batch.high) == (1.0, 16.0)
     for config in ({"phases": phases * 2}, {"phases": [{"name": "profiling", "rate": 5}]}, {}):
         assert read_results(written(tmp_path, genai_perf(input_config=config)))[0].batch is None
+
+
+def test_vllm_before_there_was_a_total(tmp_path: Path) -> None:
+    """Files of 2024 have the rate of prompts in place of that of both; the rest is the same."""
+    older = vllm_serve(input_throughput=5120.0, max_concurrency=None)
+    del older["total_token_throughput"], older["max_concurrency"], older["failed"], older["burstiness"]
+    found = read_results(written(tmp_path, older))
+    assert rows(found) == SERVED[:2]
+    assert (found[0].model, found[0].prompt_tokens) == ("meta-llama/Llama-3.1-8B-Instruct", 1024.0)
+
+
+def test_sglang_before_there_was_a_concurrency(tmp_path: Path) -> None:
+    """Files of 2024 have latencies alone: all of them over the duration is the mean number in flight."""
+    older = sglang_serving(mean_e2e_latency_ms=6000.0, median_itl_ms=20.0, max_concurrency=None)
+    for key in ("request_throughput", "input_throughput", "total_throughput", "mean_tpot_ms", "concurrency"):
+        del older[key]
+    (found,) = read_results(written(tmp_path, older))
+    assert found.batch is not None
+    assert (found.metric, found.tokens_per_s, found.batch.high) == ("output", 1280.0, 30.0)
+
+
+def test_aiperf_names_its_model_its_totals_and_its_seconds(tmp_path: Path) -> None:
+    """A rate above its own tokens over its own seconds can be seen."""
+    config = {"models": {"items": [{"name": "llama-3.1-8b"}]}, "phases": [{"name": "profiling", "concurrency": 32}]}
+    path = written(
+        tmp_path,
+        genai_perf(
+            input_config=config,
+            benchmark_duration={"unit": "sec", "avg": 40.0},
+            total_isl={"unit": "tokens", "avg": 204_800.0},
+            total_osl={"unit": "tokens", "avg": 51_200.0},
+            total_token_throughput={"unit": "tokens/sec", "avg": 6400.0},
+        ),
+    )
+    found = read_results(path)
+    assert rows(found) == [("genai-perf", metric, rate) for _, metric, rate in SERVED]
+    assert [row.recomputed_tokens_per_s for row in found] == [1280.0, None, 6400.0]
+    assert {row.model for row in found} == {"llama-3.1-8b"}
+    several = {"model_names": ["a", "b"]}
+    assert read_results(written(tmp_path, genai_perf(input_config=several)))[0].model is None
 
 
 def test_a_run_that_was_cut_short_says_so(tmp_path: Path) -> None:
@@ -197,6 +261,8 @@ def test_wrong_columns_say_what_is_known(tmp_path: Path, columns: str | None, me
         (MLPERF.format(scenario="MultiStream", rate=""), r"Scenario: 'MultiStream': Offline, Server, SingleStream are"),
         (GPT_FAST.replace("Average", "Mean"), r"0 lines 'Average tokens/sec'"),
         (GPT_FAST.replace("98.00", "0.00"), r"'0.00': a positive number of tokens/sec is needed"),
+        (vllm_serve(completed=0, failed=8, output_throughput=0.0), r"completed: 0: no request was answered, 8 failed"),
+        (sglang_serving(completed=0), r"completed: 0: no request was answered"),
         ([vllm_serve(), {"a": 1}], r"row 2: total_token_throughput: missing: neither bench serve"),
         (pytest_benchmark(tokens="many"), r"benchmark 1, extra_info: tokens: 'many': a number is needed"),
     ],

@@ -171,10 +171,11 @@ def test_it_is_a_float_and_travels_as_one() -> None:
 
 
 def test_explanation_has_the_figures() -> None:
-    """Measured and possible rate by the probes around the blocks, bytes, step and interval."""
+    """Measured and possible rate by the probes around the blocks, bytes, step, bandwidths and interval."""
     bounds = Interval(low=0.38, high=0.44)
     assert explain_fraction(0.41, ceiling(), 2e-3 / 0.41, bounds) == (
-        "41 % of the ceiling: 205 of 500 tok/s, 2.00 GB per pass in 4.88 ms, interval 38 % to 44 %"
+        "41 % of the ceiling: 205 of 500 tok/s, 2.00 GB per pass in 4.88 ms (410 GB/s of 1.00 TB/s), "
+        "interval 38 % to 44 %"
     )
     assert explain_fraction(0.41, ceiling(batch=4, tokens_per_pass=2.0), 10e-3, bounds, "calls/s").startswith(
         "41 % of the ceiling: 800 of 1,951 calls/s"

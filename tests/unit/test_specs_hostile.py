@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_roofline.device import Spec
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.specs import Catalogue, load_devices, match
-from pytest_roofline.specs.document import LARGEST_BYTES
+from pytest_roofline.specs.plain_data import LARGEST_BYTES
 
 HEAD = 'schema: 1\nsources: {s: "Sheet"}\n'
 CARD = (

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.roofline import Interval
 from pytest_roofline.stopping import (
     CRITERIA,
     DEFAULT,
@@ -112,6 +113,19 @@ def test_looking_after_every_sample_does_not_raise_the_error() -> None:
         feed(criterion, (0.6 * math.exp(random.gauss(0.0, 0.3)) for _ in range(MOST_SAMPLES)))
         wrong += criterion.decide().is_reached
     assert wrong / 2000 <= 2 * ERROR
+
+
+def test_what_the_court_allows_for_has_to_clear_too() -> None:
+    """Clear by the samples, open by what a cache may have done: a narrower interval decides it, so it goes on."""
+
+    def half_from_cache(interval: Interval) -> Interval:
+        return Interval(low=interval.low / 2, high=interval.high)
+
+    fractions = [0.9, *[1.4] * 60]
+    assert feed(UntilDecided(0.6), fractions) == LEAST_SAMPLES
+    assert feed(UntilDecided(0.6, allowed_for=half_from_cache), fractions) == 17
+    hopeless = [0.9] * 60  # no number of samples clears it: the samples alone decide when to stop
+    assert feed(UntilDecided(0.6, allowed_for=half_from_cache), hopeless) == LEAST_SAMPLES
 
 
 # -- precision

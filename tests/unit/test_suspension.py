@@ -9,22 +9,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from court import audit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.backends.fake import FakeBackend, FakeModel
 from pytest_roofline.backends.pulse import LEAST_S, PERIOD_S, ProcessPulse, gap
-from pytest_roofline.checks.evidence import Window
+from pytest_roofline.checks.claimed import Window
+from pytest_roofline.checks.suspension import suspended
 from pytest_roofline.errors import BogusMeasurement
 from pytest_roofline.instrument import Instrument
 from pytest_roofline.result import Result
 from pytest_roofline.session import Session
 from pytest_roofline.settings import Budget, Settings
 from pytest_roofline.stops import stops_around
+from pytest_roofline.verdict import judge
 
 PASSES = 40
 
@@ -256,3 +260,13 @@ def test_a_miss_is_still_a_miss() -> None:
     """The budget is judged as before where nothing was stopped."""
     result = audited(lambda backend, where: None, efficiency=0.3)
     assert result.verdict.outcome == "failed"
+
+
+def test_allowing_neighbours_is_not_allowing_an_open_clock() -> None:
+    """A stop behind the window is told as a drain that nobody could watch: only `not-drained` allows that."""
+    evidence = replace(audit(), suspended_late_s=0.2)
+    finding = suspended(evidence)
+    assert finding is not None
+    assert (finding.check, finding.severity) == ("not-drained", "inconclusive")
+    assert judge(replace(evidence, allow=frozenset({"device-shared"})), 0.8).outcome == "inconclusive"
+    assert judge(replace(evidence, allow=frozenset({"not-drained"})), 0.8).outcome == "passed"

@@ -248,7 +248,10 @@ def test_text_of_a_missed_budget() -> None:
     assert kind is BelowCeiling
     assert lines == [
         "41 % of the probed read ceiling (205 of 500 tok/s), the test asks for 60 %; memory-bound, "
-        "KV cache copied each step (800 MB per pass)"
+        "KV cache copied each step (800 MB per pass)",
+        "  ceiling: 1 TB/s (read beside the samples) / 2 GB per pass = 500 tok/s",
+        "  measured: 1 token / 4.88 ms = 205 tok/s (9 samples)",
+        "  fraction: 205 / 500 = 41 %",
     ]
 
 
@@ -270,9 +273,42 @@ def test_text_of_a_miss_at_compute() -> None:
         ceiling=ceiling(busy, peak_flops_per_s=1e15),
     )
     _, lines = lines_of(evidence, 0.5)
-    assert lines[0] == (
-        "50 % of the probed compute ceiling (250 of 500 calls/s), the test asks for 60 %; compute-bound"
+    assert lines == [
+        "50 % of the probed compute ceiling (250 of 500 calls/s), the test asks for 60 %; compute-bound",
+        "  ceiling: 2 PFLOP/s / 4 TFLOP per pass = 500 calls/s",
+        "  measured: 1 call / 4.00 ms = 250 calls/s (9 samples)",
+        "  fraction: 250 / 500 = 50 %",
+    ]
+
+
+def test_text_of_a_miss_of_many_tokens_has_the_division_with_all_of_them() -> None:
+    """A batch of 8 with 2.5 tokens per pass: what one pass is divided by, and multiplied with; and the interval."""
+    evidence = loop(
+        *[0.41] * 9,
+        at_least=0.6,
+        ceiling=ceiling(batch=8, tokens_per_pass=2.5),
+        fraction=Interval(low=0.4, high=0.42),
     )
+    _, lines = lines_of(evidence, 0.41)
+    assert lines[1:4] == [
+        "  ceiling: 1 TB/s (read beside the samples) / 2 GB per pass x 20 tokens = 10,000 tok/s",
+        "  measured: 20 tokens / 4.88 ms = 4,100 tok/s (9 samples)",
+        "  fraction: 4,100 / 10,000 = 41 %, between 40 % and 42 %",
+    ]
+
+
+def test_text_of_a_miss_over_a_link_has_both_paths() -> None:
+    """1.5 GB of memory and 0.5 GB over a link of 50 GB/s: 11.5 ms."""
+    spilling = traffic(spilled_bytes_per_pass=0.5e9)
+    evidence = loop(
+        at_least=0.6,
+        traffic=spilling,
+        ceiling=ceiling(spilling, spill_bytes_per_s=50e9),
+        samples=tuple(replace(sample(0.5), step_s=23e-3, closed_step_s=23e-3) for _ in range(9)),
+    )
+    verdict = Verdict(outcome="failed", fraction=0.5, bounds=Interval(low=0.5, high=0.5))
+    lines = str(error_of(evidence, verdict)).split("\n")
+    assert lines[1] == "  ceiling: 1.5 GB of memory and 500 MB over the link in turn, 11.5 ms per pass = 87.0 tok/s"
 
 
 def test_text_of_a_miss_with_large_rates_has_no_exponent() -> None:
@@ -287,6 +323,9 @@ def test_text_of_a_miss_with_large_rates_has_no_exponent() -> None:
     )
     assert str(error_of(evidence, verdict)) == (
         "80 % of the probed read ceiling (400,000 of 500,000 tok/s), the test asks for 90 %; memory-bound\n"
+        "  ceiling: 1 TB/s (read) / 2 MB per pass = 500,000 tok/s\n"
+        "  measured: 1 token / 2.50 us = 400,000 tok/s\n"
+        "  fraction: 400,000 / 500,000 = 80 %\n"
         "  note (drifted): it moved"
     )
 
@@ -306,7 +345,10 @@ def test_text_of_an_improvement() -> None:
     assert kind is AboveBand
     assert lines == [
         "80 % of the probed read ceiling (400 of 500 tok/s), above the 70 % that the test expects at most: "
-        "an improvement asks for a new number; memory-bound"
+        "an improvement asks for a new number; memory-bound",
+        "  ceiling: 1 TB/s (read beside the samples) / 2 GB per pass = 500 tok/s",
+        "  measured: 1 token / 2.50 ms = 400 tok/s (9 samples)",
+        "  fraction: 400 / 500 = 80 %",
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_roofline.checks.evidence import ClockRead, EventInterval
+from pytest_roofline.checks.claimed import ClockRead, EventInterval
 from pytest_roofline.window import (
     Span,
     closed_intervals_s,

@@ -1,0 +1,167 @@
+"""What is made of a finished run: each output gets all of it, and one that cannot be made costs no test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from inner_runs import FAKE, Run
+
+from pytest_roofline import outputs
+from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.outputs import Output
+from pytest_roofline.results.reading import read_results
+
+ONE = """
+def test_it(roofline, model):
+    assert roofline.decode(model.step, model=model).fraction >= 0.6
+"""
+TWO = ONE + ONE.replace("test_it", "test_more")
+SLOWER = FAKE.replace("weight_bytes=2e9)", "weight_bytes=2e9, efficiency=0.65)")
+Made = Callable[[Callable[[Any], Iterable[str]]], None]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Puts a writer of the test's own in the place of what ``--roofline-compare`` asks for."""
+
+    def make(write: Callable[[Any], Iterable[str]], section: str | None = None) -> None:
+        def maker(config: pytest.Config, value: Any) -> Output:
+            return Output(write=write, section=section)
+
+        monkeypatch.setattr(outputs, "MAKERS", MappingProxyType({"compare": maker}))
+
+    return make
+
+
+def test_an_output_gets_the_document_of_the_file(run: Run, pytester: pytest.Pytester, made: Made) -> None:
+    """Every test, the origin and the end, with and without a file of results."""
+    got: list[Any] = []
+
+    def write(document: Any) -> list[str]:
+        got.append(document)
+        return ["made of it"]
+
+    made(write)
+    result = run(TWO, "--roofline-compare=x", "--roofline-json=results.json")
+    result.stdout.fnmatch_lines(["test_*", "made of it"])
+    (document,) = got
+    assert document == read_results(str(pytester.path / "results.json"))
+    assert document["end"] == {"exit_status": 0}
+    assert len(document["devices"]) == 1
+    run(TWO, "--roofline-compare=x")
+    assert [len(document["tests"]) for document in got] == [2, 2]
+    assert got[1].keys() == got[0].keys()
+
+
+@pytest.mark.parametrize(("mode", "code"), [("auto", 0), ("require", 1)])
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(28, "No space left on device", "out.html"), "out.html: No space left on device"),
+        (OSError("gone"), "gone"),
+        (RooflineUsageError("wrong"), "wrong"),
+        (KeyError("a key"), "KeyError: 'a key'"),
+    ],
+)
+def test_one_that_cannot_be_made_is_a_red_line(
+    run: Run, pytester: pytest.Pytester, made: Made, error: Exception, line: str, mode: str, code: int
+) -> None:
+    """What it said before stands, the results are written; where all is required the run is red, as its file says."""
+
+    def write(document: Any) -> Iterable[str]:
+        yield "begun"
+        raise error
+
+    made(write)
+    result = run(ONE, "--roofline-compare=x", "--roofline-json=results.json", f"--roofline={mode}")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["begun", f"ERROR: --roofline-compare: {line}"])
+    assert result.ret == code
+    assert read_results(str(pytester.path / "results.json"))["end"] == {"exit_status": code}
+
+
+def test_an_output_that_makes_no_sense_ends_the_run_before_it_begins(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its maker refuses: wrong use, and nothing is measured."""
+
+    def maker(config: pytest.Config, value: Any) -> Output:
+        raise RooflineUsageError(f"--roofline-compare: {value}")
+
+    monkeypatch.setattr(outputs, "MAKERS", MappingProxyType({"compare": maker}))
+    result = run(ONE, "--roofline-compare=nonsense")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --roofline-compare: nonsense"])
+
+
+# -- compare --------------------------------------------------------------------------------------------------------
+
+
+def test_what_changed_since_another_run(run: Run, pytester: pytest.Pytester) -> None:
+    """A section below the table; a slower test does not fail by it."""
+    run(ONE, "--roofline-json=old.json").assert_outcomes(passed=1)
+    result = run(TWO, "--roofline-compare=old.json", conftest=SLOWER)
+    result.assert_outcomes(passed=2)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "=* roofline =*",
+            "=* roofline compare =*",
+            "compared with old.json",
+            "test_it * 0.8?x * slower",
+            "ONLY IN THE NEW RUN *::test_more",
+            "1 compared (1 slower), 0 not",
+            "1 slower by more than 5 %, beyond what noise explains",
+        ]
+    )
+
+
+def test_the_file_of_the_run_before_may_be_written_over(run: Run, pytester: pytest.Pytester) -> None:
+    """The same name for both: what it held is read first."""
+    arguments = ("--roofline-json=results.json", "--roofline-compare=results.json")
+    run(ONE, arguments[0])
+    former = read_results(str(pytester.path / "results.json"))
+    run(ONE, *arguments).stdout.fnmatch_lines(["compared with results.json", "1 compared (1 same), 0 not"])
+    assert read_results(str(pytester.path / "results.json")) != former
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "'*old.json' cannot be read: No such file or directory"),
+        ("", "*old.json is no results file of pytest-roofline"),
+        (
+            json.dumps({"kind": "pytest-roofline results", "schema": 9}),
+            "*old.json has schema 9; this version *",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_compared_with_is_a_usage_error(
+    run: Run, pytester: pytest.Pytester, content: str | None, reason: str
+) -> None:
+    """Before anything is measured; the file of results is left alone."""
+    (pytester.path / "results.json").write_text("former")
+    if content is not None:
+        (pytester.path / "old.json").write_text(content)
+    result = run(ONE, "--roofline-compare=old.json", "--roofline-json=results.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --roofline-compare: {reason}"])
+    assert (pytester.path / "results.json").read_text() == "former"
+
+
+def test_a_listing_of_tests_compares_nothing(run: Run) -> None:
+    """As it writes no file."""
+    result = run(ONE, "--roofline-compare=nowhere.json", "--collect-only")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("* roofline compare *")
+
+
+def test_workers_compare_nothing_themselves(run: Run, pytester: pytest.Pytester) -> None:
+    """The controller does, once, with the tests of all."""
+    pytest.importorskip("xdist")
+    run(TWO, "--roofline-json=old.json")
+    result = run(TWO, "-p", "xdist.plugin", "-n2", "--roofline-compare=old.json", fresh=True)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["compared with old.json", "2 compared (2 same), 0 not"])
