@@ -18,6 +18,7 @@ from pytest_roofline.checks.ceiling import closed_pass_s, memory_bytes
 from pytest_roofline.checks.counted import Counted
 from pytest_roofline.checks.evidence import Clocks, Evidence, Kind
 from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
+from pytest_roofline.checks.sized import Sized
 from pytest_roofline.compile_logs import CompileLogs
 from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.errors import RooflineUsageError
@@ -28,7 +29,7 @@ from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront,
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Result
 from pytest_roofline.settings import Settings
-from pytest_roofline.sizing import LargerStep, sized
+from pytest_roofline.sizing import LargerStep, check_ratio, sized
 from pytest_roofline.stopping import criterion_named
 from pytest_roofline.units import format_bytes
 from pytest_roofline.verdict import judge
@@ -148,6 +149,8 @@ class Trial:
         placed, elsewhere = bench.placed(amounts.traffic, job.offload, amounts.elsewhere)
         amounts = replace(amounts, traffic=placed)
         traffic, knee = placed, bench.probe.cache_knee_bytes
+        if job.larger is not None:
+            check_ratio(job.larger, placed)
         if job.is_kernel and not job.is_hot:
             traffic, loop, knee, note = self._cool(amounts, bench)
             notes += [note] if note else []
@@ -236,7 +239,11 @@ class Trial:
             allow=self._settings.allow,
         )
         evidence = self._confronted(bench.with_peak_again(evidence), loop, bench, timing)
-        evidence = self._sized(evidence, bench)
+        size = self._sized(evidence, bench)
+        if isinstance(size, str):
+            notes.append(f"larger= was not held against the limit: {size}")
+        else:
+            evidence = replace(evidence, sized=size)
         evidence = replace(evidence, counted=self._counted(evidence, loop, bench, amounts, begun_s))
         proof = self._proof(amounts, timing)
         return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof, watch.to_dict())
@@ -273,17 +280,21 @@ class Trial:
         with bench.best_of_all() as best:
             return replace(evidence, confrontation=confront(loop, best, passes, needed))
 
-    def _sized(self, evidence: Evidence, bench: Bench) -> Evidence:
+    def _sized(self, evidence: Evidence, bench: Bench) -> Sized | str | None:
         """What the larger step takes, where the caller gave one and there is something to hold it against."""
-        if self._job.larger is None or not evidence.samples or evidence.is_cache_hot:
-            return evidence
+        if self._job.larger is None:
+            return None
+        if not evidence.samples or evidence.is_cache_hot:
+            return "a hot cache has no limit" if evidence.is_cache_hot else "nothing was timed"
+        bench.onlooker.tell("the larger step")
         return sized(
             evidence,
             self._job.larger,
             bench,
+            own=self.loop,
             backend=self._backend,
             drains=self._drains,
-            is_stateless=self._job.is_stateless,
+            reset=self._job.reset,
             max_time_s=self._job.max_time_s,
         )
 

@@ -114,7 +114,7 @@ def does_not_grow(evidence: Evidence) -> Finding | None:
                 f"  found: {format_bytes(sized.least_bytes_from_memory)} per pass of the larger step that no cache can "
                 f"hold, {format_bytes_per_s(rate)} from memory in each of {len(sized.turns)} turns\n"
                 f"  limit: {format_bytes_per_s(limit.bytes_per_s)}, {limit.source}, slack {limit.slack:g}\n"
-                "  likely: the work is remembered, skipped, or the same at every size"
+                "  likely: the work is remembered, skipped, or the same at every size; or its memory was never written"
             ),
             figures={**figures, "bytes_per_s": min(rate, LARGEST), "limit_bytes_per_s": limit.bytes_per_s},
             remedy="check that both steps do their work in each call, and that larger= states the bytes of its step",

@@ -247,7 +247,7 @@ def test_every_format_of_an_export() -> None:
     assert "with `-smaller` behind it" in section
 
 
-# -- what pytest itself prints ----------------------------------------------------------------------------------------
+# -- what is printed for --help ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("option", "expected"), [("--help", "--roofline="), ("--markers", "@pytest.mark.roofline(")])
@@ -263,3 +263,20 @@ def test_pytest_prints_the_fixtures(tmp_path: Path) -> None:
     shown = pytest_here(tmp_path, *PLUGIN, "--fixtures").stdout
     for name in FIXTURES:
         assert re.search(rf"^{name}\b.*\n    \S", shown, flags=re.MULTILINE), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_begins_with_what_it_does(command: str) -> None:
+    """The line that the list of commands has for it, and a usage of few lines."""
+    (line,) = re.findall(rf"^    {command} +(\S.*)$", roofline_here(ROOT, "--help").stdout, flags=re.MULTILINE)
+    usage, said = roofline_here(ROOT, command, "--help").stdout.split("\n\n")[:2]
+    assert usage.startswith(f"usage: roofline {command} ")
+    assert usage.count("\n") < 3
+    assert said == f"{line}."
+
+
+def test_an_ini_twin_says_whose_it_is(tmp_path: Path) -> None:
+    """In `pytest --help`, for each of them."""
+    told = " ".join(pytest_here(tmp_path, *PLUGIN, "--help").stdout.split())
+    for option in OPTIONS:
+        assert f"{option.ini} (string): The same as {option.flag}, which goes before it" in told

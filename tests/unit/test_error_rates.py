@@ -1,4 +1,4 @@
-"""The published error rates: the program that makes them, in little; its arithmetic; what the docs say of its record."""
+"""The published error rates: the program that makes them, in little; its arithmetic; what docs say of its record."""
 
 from __future__ import annotations
 

@@ -141,13 +141,104 @@ def test_a_kernel_has_a_size_too() -> None:
         roofline.kernel(step, bytes_read=2 * GB, larger=(step, 16 * GB))
 
 
+def not_held(result: Any) -> str:
+    """The note that says why the larger step was not run."""
+    assert result.evidence is not None
+    assert result.evidence.sized is None
+    (note,) = (note for note in result.notes if note.startswith("larger= was not held against the limit: "))
+    return str(note.partition(": ")[2])
+
+
 def test_what_a_cache_can_hold_is_not_run() -> None:
     """A larger step under the knee can take any time."""
     roofline, backend = instrument(cache_bytes=4 * GB)
     step = launches(backend, 1.0)
     result = roofline.decode(step, traffic=2 * GB, larger=(step, 3.2 * GB))
+    assert not_held(result).startswith("caches (")
+
+
+@pytest.mark.parametrize("rotates", [False, True])
+def test_a_cold_kernel_keeps_no_cache_cold_for_the_larger_one(rotates: bool) -> None:
+    """Evictions, and inputs that rotate, are of the judged calls: a larger one that a cache holds is honest."""
+    roofline, backend = instrument(cache_bytes=0.04 * GB)
+    small, large = (FakeModel(backend, size, efficiency=0.9, layers=1) for size in (0.008 * GB, 0.03 * GB))
+    inputs = [(backend.buffer(0.02 * GB),) for _ in range(10)] if rotates else None
+    result = roofline.kernel(
+        lambda *_: small.step(), bytes_read=0.008 * GB, inputs=inputs, larger=(large.step, 0.03 * GB)
+    )
+    assert "give a larger one" in not_held(result)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_larger_step_has_the_room_of_the_judged_one(is_shared: bool) -> None:
+    """With a cache of its own, or two passes with that of the judged step: never more than it holds."""
+    roofline, backend = instrument()
+    small, own = (
+        FakeModel(backend, size, kv_bytes_per_token=1e5, max_context=16, efficiency=0.8) for size in (2 * GB, 4 * GB)
+    )
+
+    def twice() -> Any:
+        small.step()
+        return small.step()
+
+    result = roofline.decode(
+        small.step, model=small, reset=small.reset, larger=(twice if is_shared else own.step, 4 * GB)
+    )
+    assert result.verdict.outcome == "passed"
+    assert len(result.to_dict()["sized"]["passes_s"]) == 5
+
+
+def test_no_room_for_five_blocks_is_said() -> None:
+    """A cache of four tokens is never overrun for a second opinion."""
+    roofline, backend = instrument()
+    small = FakeModel(backend, 2 * GB, kv_bytes_per_token=1e5, max_context=4)
+    result = roofline.decode(small.step, model=small, reset=small.reset, larger=(launches(backend, 2.0), 4 * GB))
+    assert not_held(result) == "passes_per_reset=4 is no room for five blocks of it"
+
+
+def test_a_larger_step_beyond_the_memory_is_not_run() -> None:
+    """A part of it lies somewhere else, and two memories are faster than one."""
+    roofline, backend = instrument(memory_bytes=20 * GB)
+    result = roofline.decode(launches(backend, 1.0), traffic=2 * GB, larger=(launches(backend, 0.1), 64 * GB))
+    assert "does not fit into the 20.0 GB of the device" in not_held(result)
+
+
+def test_the_share_that_comes_over_the_link_is_that_of_the_judged_step() -> None:
+    """Half of the weights in another memory, read at the same time: the larger step has half of them there, too."""
+    roofline, backend = instrument(link_bytes_per_s=0.9e12)
+    small, large = launches(backend, 0.55), launches(backend, 1.1)
+    result = roofline.decode(small, traffic=2 * GB, offload=0.5, overlap=True, larger=(large, 4 * GB))
+    assert result.verdict.outcome != "bogus"
     assert result.evidence is not None
-    assert result.evidence.sized is None
+    assert result.evidence.sized is not None
+    assert result.evidence.sized.least_bytes_from_memory <= 2 * GB
+
+
+def test_a_remembered_larger_output_is_bogus() -> None:
+    """A memo by shape shows at the second size."""
+    roofline, backend = instrument()
+    small, large = (FakeModel(backend, size, efficiency=0.8) for size in (2 * GB, 4 * GB))
+    kept = large.step()
+    with pytest.raises(BogusMeasurement, match=r"does not grow with the size(.|\n)*memory was never written"):
+        roofline.decode(small.step, model=small, reset=small.reset, larger=(lambda: kept, 4 * GB))
+
+
+@pytest.mark.parametrize(("layers", "launch_s"), [(1, 2e-6), (64, 2e-5), (1, 1e-3)])
+@pytest.mark.parametrize("efficiency", [0.05, 0.5, 0.99])
+def test_no_honest_larger_step_is_accused(layers: int, launch_s: float, efficiency: float) -> None:
+    """Bound by launches or by arithmetic, poor kernels and perfect ones."""
+    roofline, backend = instrument(launch_s=launch_s)
+    small, large = (FakeModel(backend, size, efficiency=efficiency, layers=layers) for size in (1 * GB, 2 * GB))
+    result = roofline.decode(small.step, model=small, reset=small.reset, larger=(large.step, large))
+    assert result.verdict.outcome != "bogus"
+
+
+def test_without_the_bytes_of_the_step_there_is_nothing_larger() -> None:
+    """A kernel of which only the arithmetic is known."""
+    roofline, backend = instrument()
+    step = launches(backend, 1.0)
+    with pytest.raises(RooflineUsageError, match="larger= needs the bytes of the step that is judged: give traffic="):
+        roofline.kernel(step, flops=1e12, larger=(step, 4 * GB))
 
 
 @pytest.mark.parametrize("larger", [3, (1, 2), (print,), (print, 1, 2), "ab"])
@@ -159,7 +250,7 @@ def test_a_wrong_pair_is_a_usage_error(larger: Any) -> None:
 
 
 def test_a_larger_step_must_be_larger() -> None:
-    """By half at least, with both figures in the message."""
+    """By half at least, with both figures in the message, and before anything is timed."""
     roofline, backend = instrument()
     step = launches(backend, 1.0)
     with pytest.raises(RooflineUsageError, match=r"at least 2\.80 GB per pass, the step 2\.00 GB: .* 1\.5 times"):

@@ -65,7 +65,7 @@ def python_server(gguf_file: str) -> Iterator[str]:
             pytest.skip(f"{package} is not installed")
     port = free_port()
     command = [sys.executable, "-m", "llama_cpp.server", "--model", gguf_file, "--host", "127.0.0.1"]
-    yield from started([*command, "--port", str(port), "--n_ctx", "512", "--n_threads", "2"], port)
+    yield from started([*command, "--port", str(port), "--n_ctx", "512", "--n_threads", "1"], port)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def native_server(gguf_file: str) -> Iterator[str]:
         pytest.skip("httpx is not installed")
     port = free_port()
     command = [program, "-m", gguf_file, "--host", "127.0.0.1", "--port", str(port), "-c", "1024", "-np", "2"]
-    yield from started([*command, "-t", "2"], port)
+    yield from started([*command, "-t", "1"], port)
 
 
 def ask(url: str, gguf_file: str, **more: Any) -> Any:

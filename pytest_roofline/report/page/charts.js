@@ -182,7 +182,7 @@ function verdictTraces(points, size = 10) {
       type: "scatter", mode: "markers", hoverinfo: "none",
       x: own.map(([point]) => point.x), y: own.map(([point]) => point.y), customdata: own.map(([, index]) => index),
       marker: {
-        size: size * (verdict === "failed" ? 1.35 : 1), symbol: SHAPES[verdict].symbol, color: colour(CLASSES[verdict]), opacity: points.length > 300 ? 0.75 : 1,
+        size: (points.length > 300 ? 0.65 : 1) * size * (verdict === "failed" ? 1.35 : 1), symbol: SHAPES[verdict].symbol, color: colour(CLASSES[verdict]), opacity: points.length > 300 ? 0.75 : 1,
         line: { width: SHAPES[verdict].filled ? 1 : 2, color: SHAPES[verdict].filled ? colour("paper") : colour(CLASSES[verdict]) },
       },
     };

@@ -166,7 +166,7 @@ async function main() {
     replace(roofSigns, legend([
       found.measured && [lineSign("roof"), `memory ${bytesPerSecond(found.measured)}, ${found.isProbed ? "as probed" : "as the tests' ceilings have it"}`],
       found.sheet && [lineSign("sheet"), `${found.sheetWords} ${bytesPerSecond(found.sheet)}`],
-      [lineSign("stem"), "up to the test's own ceiling"],
+      points.length <= MOST_STEMS && [lineSign("stem"), "up to the test's own ceiling"],
       ...VERDICTS.filter((verdict) => points.some((point) => known(point.row.verdict) === verdict)).map((verdict) => [mark(verdict), verdict]),
     ]));
   }

@@ -1,5 +1,7 @@
 // The roofline in log-log: what memory and arithmetic allow by intensity, and where every test stands under it.
 
+const MOST_STEMS = 200;
+
 // A result as a point: what it reached, and the ceiling over it at that minute (its own fraction says which).
 function roofPoint(row) {
   const { traffic, ceiling } = row;
@@ -68,7 +70,7 @@ function drawRoof(box, points, roof, all) {
     slope(roof.measured, end, { color: colour("roof"), width: 2.5 });
     roof.flats.forEach(([peak], index) => flat(peak, { color: colour("roof"), width: index ? 1.5 : 2.5, dash: index ? "dash" : "solid" }));
   }
-  const ceilings = points.filter((point) => point.allowed > 0 && points.length <= 200);
+  const ceilings = points.filter((point) => point.allowed > 0 && points.length <= MOST_STEMS);
   lines.push({
     type: "scatter", mode: "lines", hoverinfo: "skip", line: { color: colour("stem"), width: 1 },
     x: ceilings.flatMap((point) => [point.x, point.x, null]), y: ceilings.flatMap((point) => [point.y, point.allowed, null]),
