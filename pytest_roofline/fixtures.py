@@ -11,7 +11,7 @@ from pytest_roofline.checks import CHECKS
 from pytest_roofline.errors import InconclusiveMeasurement, RooflineUsageError
 from pytest_roofline.given import settings_of
 from pytest_roofline.instrument import Instrument
-from pytest_roofline.item import INSTRUMENT, SETTINGS, added, find_device, prepare, refusal, session_of
+from pytest_roofline.item import INSTRUMENT, JUDGED, SETTINGS, added, find_device, prepare, refusal, session_of
 
 if TYPE_CHECKING:
     from pytest_roofline.device import Device
@@ -54,7 +54,7 @@ def instrument_for(request: pytest.FixtureRequest) -> Generator[Instrument, None
     except pytest.UsageError as error:
         raise refusal(error) from None
     instrument = Instrument(session_of(item.config), settings, on_result=on_result, checks=(*CHECKS, *checks))
-    item.stash[INSTRUMENT] = instrument
+    item.stash[INSTRUMENT], item.stash[JUDGED] = instrument, False
     yield instrument
     # The results hold the last outputs, and the audits the frame of the test: neither outlives it.
     del item.stash[INSTRUMENT]

@@ -61,8 +61,10 @@ class Runs:
                 f"{len(decoding)} runs of {per_run:g} decode passes from a context of {decoding[-1].context:g} tokens "
                 "on; the prefill is not among them"
             )
-        else:
+        elif self.runs:
             lines.append("no decode pass of the model was seen in a timed run")
+        else:
+            lines.append("no run was timed: the one before them took longer than the time that is allowed")
         if drafts:
             yielded = mean(run.decode_tokens / len(run.ids) / run.decode_passes for run in decoding)
             lines.append(
@@ -74,7 +76,7 @@ class Runs:
                 f"{len(self.runs) - len(decoding)} of {len(self.runs)} runs ended with their first token and show no "
                 "decode pass"
             )
-        if self.timed_out and decoding and len(self.samples) < FEW:
+        if self.timed_out and (decoding or not self.runs) and len(self.samples) < FEW:
             lines.append(
                 f"a run takes about {format_seconds(self.last_s)}: ask for fewer tokens (max_new_tokens=, "
                 "max_tokens=), or allow more time (--roofline-max-time)"

@@ -15,6 +15,10 @@ NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly"
 def begin(config: pytest.Config) -> None:
     """Read the options, and prepare what is made of the results; a wrong option ends the session here."""
     check_options(config)
+    if resolve(config, "mode") == "require":  # tests may run where this process sees no more of them than their reports
+        from pytest_roofline.tally import tally_of
+
+        tally_of(config)
     asked = [option.name for option in OPTIONS if option.name in OUTPUTS and resolve(config, option.name)]
     if asked and is_controller(config):
         from pytest_roofline.run import ResultsLog

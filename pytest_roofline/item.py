@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from pytest_roofline.given import marker_of, resolve, settings_of
 from pytest_roofline.tally import ABSENT, ORIGIN, RECORD, tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_roofline.device import Device
     from pytest_roofline.instrument import Instrument
@@ -33,6 +33,8 @@ ENDING: pytest.StashKey[BaseException] = pytest.StashKey()
 """The exception that we end the test with; absent where its ending is its own."""
 TOLD: pytest.StashKey[str] = pytest.StashKey()
 """What the reports of this process have said of its origin."""
+JUDGED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the body has ended; a report that is made before that is one of its subtests."""
 ATTEMPTS: pytest.StashKey[list[Attempt]] = pytest.StashKey()
 """What is left of each time that the test was run. The results of the last one are in its properties only."""
 
@@ -92,7 +94,7 @@ def _onlooker_of(config: pytest.Config) -> Onlooker:
         return NOBODY
     from pytest_roofline.report.progress import TerminalOnlooker, is_looked_at
 
-    with capture.global_and_fixture_disabled():
+    with past_capture(config):
         if not is_looked_at(sys.stdout, os.environ):
             return NOBODY
         onlooker = TerminalOnlooker(sys.stdout, config.get_terminal_writer())
@@ -100,11 +102,22 @@ def _onlooker_of(config: pytest.Config) -> Onlooker:
     return onlooker
 
 
+@contextmanager
+def past_capture(config: pytest.Config) -> Iterator[None]:
+    """What is written meanwhile reaches the terminal. The test's own redirections are as they were behind it."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    streams = sys.stdout, sys.stderr
+    try:
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            yield
+    finally:  # pytest puts its own files there again, also in the place of a redirect_stdout or a doctest's
+        sys.stdout, sys.stderr = streams
+
+
 def say_at_once(config: pytest.Config, line: str) -> None:
     """Show a line in the middle of a test. A worker of xdist prints to nowhere; its error stream is the run's."""
-    capture: Any = config.pluginmanager.get_plugin("capturemanager")
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+    with past_capture(config):
         if reporter is not None and not hasattr(config, "workerinput"):
             reporter.ensure_newline()
             reporter.write_line(line)
@@ -179,14 +192,30 @@ def refusal(error: Exception) -> BaseException:
 
 def judge(item: pytest.Item, call: Any) -> None:
     """Judge a test of ours by its results; `call` is pluggy's outcome of its body, which may get another ending."""
-    raised: BaseException | None = call.exception
+    kept: list[pytest.ExceptionInfo[BaseException]] = getattr(item, "_excinfo", None) or []
+    raised: BaseException | None = call.exception or _of_test_case(kept)
     if SETTINGS not in item.stash or isinstance(raised, (KeyboardInterrupt, SystemExit, pytest.exit.Exception)):
         return
     ending = ending_of(item, raised)
+    if ending is raised and raised is not call.exception:
+        return
+    if kept and raised is kept[0].value:
+        del kept[0]
     if ending is not None:
         call.force_exception(ending)
     elif raised is not None:
         call.force_result([])
+
+
+def _of_test_case(kept: Sequence[pytest.ExceptionInfo[BaseException]]) -> BaseException | None:
+    """What a unittest.TestCase raised: its call ends well, and its report takes the first that pytest keeps aside.
+
+    A second one is of its tearDown: no doubt about the first makes that test any less red.
+    """
+    from pytest_roofline.errors import BogusMeasurement
+
+    values = [one.value for one in kept[:2]]
+    return next((value for value in values if isinstance(value, BogusMeasurement)), values[-1] if values else None)
 
 
 def ending_of(item: pytest.Item, raised: BaseException | None) -> BaseException | None:
@@ -194,6 +223,7 @@ def ending_of(item: pytest.Item, raised: BaseException | None) -> BaseException 
     from pytest_roofline.outcome import attempt_of, outcome_of, properties_of, results_in
     from pytest_roofline.reruns import irrevocable
 
+    item.stash[JUDGED] = True
     former = item.stash.setdefault(ATTEMPTS, [])
     if former:
         former[-1] = {**former[-1], "results": results_in(item.user_properties)}
@@ -210,7 +240,7 @@ def ending_of(item: pytest.Item, raised: BaseException | None) -> BaseException 
     ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else outcome.error or bogus or raised
     if ending is not None and ending is not raised:
         item.stash[ENDING] = ending
-    elif ending is not None and not item.config.getoption("fulltrace"):
+    elif ending is not None and not item.config.getoption("fulltrace", False):
         ending.__traceback__ = _without_own_frames(ending.__traceback__)
     return ending
 
@@ -245,12 +275,30 @@ def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None
 def finish_report(
     item: pytest.Item, report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException] | None
 ) -> None:
-    """Let it speak of the test and not of us, and say where the figures come from."""
+    """Let it speak of the test and not of us, and say where the figures come from; others stay as they are."""
+    if SETTINGS not in item.stash:
+        return
     if excinfo is not None:
+        if report.when == "call" and not item.stash.get(JUDGED, True):
+            excuse(item, report, excinfo.value)
         polish(item, report, excinfo)
     if report.when == "call":
         sign(item, report)
         illustrate(item, report)
+
+
+def excuse(item: pytest.Item, report: pytest.TestReport, raised: BaseException) -> None:
+    """A subtest that decides nothing ends as a test would that does."""
+    from pytest_roofline.outcome import outcome_of
+
+    settings, instrument = item.stash[SETTINGS], item.stash.get(INSTRUMENT, None)
+    outcome = outcome_of(instrument.results if instrument is not None else (), (), settings, raised)
+    ending = _inconclusive(outcome, settings, raised) if outcome.is_inconclusive else raised
+    if ending is None:
+        report.outcome, report.longrepr = "passed", None
+    elif ending is not raised:
+        file, line, _ = item.reportinfo()
+        report.outcome, report.longrepr = "skipped", (os.fspath(file), (line or 0) + 1, f"Skipped: {ending}")
 
 
 def illustrate(item: pytest.Item, report: pytest.TestReport) -> None:

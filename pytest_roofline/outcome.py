@@ -25,6 +25,7 @@ from pytest_roofline.errors import (
     RooflineError,
     RooflineUsageError,
 )
+from pytest_roofline.result import UNITTESTS_OWN
 from pytest_roofline.tally import RECORD
 from pytest_roofline.units import format_fraction
 from pytest_roofline.verdict import error_of, judge
@@ -207,9 +208,11 @@ def asserted_comparison(results: Sequence[Result], raised: BaseException) -> tup
 
 
 def _innermost(traceback: TracebackType | None) -> tuple[str, int] | None:
+    """Where it was raised; an assertion of unittest is the line that calls it."""
     place = None
     while traceback is not None:
-        place = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        if UNITTESTS_OWN not in traceback.tb_frame.f_globals:
+            place = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
         traceback = traceback.tb_next
     return place
 

@@ -74,8 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """The controller of xdist runs no test that would start the tally, and sees what its workers report."""
-    if session.config.pluginmanager.hasplugin("dsession"):
+    """A process whose workers (xdist) or children (forked) run the tests sees their reports, and starts no tally."""
+    if session.config.pluginmanager.hasplugin("dsession") or session.config.getoption("forked", False):
         from pytest_roofline.tally import tally_of
 
         tally_of(session.config)
@@ -114,7 +114,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Where we ended a test, let its report speak of the test and not of us; let it say where its figures come from."""
     report = yield
-    if call.when != "teardown" and "pytest_roofline.item" in sys.modules and is_roofline(item):
+    if call.when != "teardown" and "pytest_roofline.item" in sys.modules:
         from pytest_roofline.item import finish_report
 
         finish_report(item, report, call.excinfo)

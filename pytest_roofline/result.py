@@ -20,6 +20,8 @@ from pytest_roofline.verdict import Verdict
 
 SCHEMA = 1
 NOT_MEASURED = "not measured (--roofline=off)"
+UNITTESTS_OWN = "__unittest"
+"""A global of modules whose frames are no test's: `assertGreaterEqual` compares for the line that calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,8 @@ class Fraction(float):
         if isinstance(other, Real):
             budget = float(other)
             frame = sys._getframe(2)
+            while UNITTESTS_OWN in frame.f_globals and frame.f_back is not None:
+                frame = frame.f_back
             self.comparisons.append(
                 Comparison(
                     operator=operator,

@@ -239,6 +239,19 @@ def test_a_long_run_is_taken_once_and_says_so() -> None:
     assert "ask for fewer tokens (max_new_tokens=, max_tokens=)" in " ".join(result.notes)
 
 
+def test_no_run_fits_the_time_and_that_is_said() -> None:
+    """The untimed look alone took longer: nothing was timed, which is no sign of runs that never decode."""
+    backend = FakeBackend(read_bytes_per_s=1e11)
+    model = FakeGenerator(backend, WEIGHTS)
+    result = Instrument(Session(added_backends=[backend])).generate(
+        model, {"input_ids": [[5] * 10]}, max_new_tokens=41, max_time_s=0.1
+    )
+    assert result.verdict.outcome == "inconclusive"
+    words = " ".join(result.notes)
+    assert "no run was timed: the one before them took longer than the time that is allowed" in words
+    assert "ask for fewer tokens (max_new_tokens=, max_tokens=)" in words
+
+
 def test_a_model_that_no_backend_watches_is_wrong_use() -> None:
     """The message says what measures it instead."""
     backend = FakeBackend()
