@@ -112,6 +112,8 @@ def test_an_interruption_leaves_clean_lines(pytester: pytest.Pytester) -> None:
     source = """
 import os, signal
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this may have begun by ignoring it
+
 def test_long(roofline, model):
     count = iter(range(1000))
 

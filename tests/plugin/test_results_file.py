@@ -219,8 +219,9 @@ def test_streams(run: Run, pytester: pytest.Pytester) -> None:
         assert all(one["ttft_s"] > 0 for one in result["stream"]["exchanges"])
 
 
-def test_benchmarks(run: Run, pytester: pytest.Pytester) -> None:
+def test_benchmarks(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pytest-benchmark timed, judged."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # it would measure nothing in ours
     arguments = beside("pytest_benchmark", "benchmark")
     source = """
         from conftest import BACKEND

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -168,9 +169,9 @@ def test_the_sessions_of_a_run_share_one_probe(
     """The first one measures and the others read; sessions without a run in common measure each for itself."""
     measured: list[Device] = []
 
-    def counted(device: Device, backends: list[FakeBackend]) -> Probe:
+    def counted(device: Device, backends: list[FakeBackend], **others: Any) -> Probe:
         measured.append(device)
-        return probe_device(device, backends)
+        return probe_device(device, backends, **others)
 
     monkeypatch.setattr("pytest_roofline.probe.probe_device", counted)
     for _ in range(3):
