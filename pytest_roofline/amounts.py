@@ -211,8 +211,9 @@ def _unsaid(
         return traced
     if model is not None:
         return traffic_of(backends, model, batch=batch, context=context)
+    # Only of a kernel: every other measurement is given a model or its traffic.
     raise RooflineUsageError(
-        "no bytes were declared and none could be traced: give bytes_read= and bytes_written=, or traffic="
+        "no bytes were declared and none could be traced: give bytes_read= and bytes_written= (bytes per call)"
     )
 
 

@@ -18,7 +18,7 @@ from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Fraction, explain_fraction
 from pytest_roofline.roofline import Ceiling, Interval, mixed_bytes_per_s
 from pytest_roofline.ruler import Ruler
-from pytest_roofline.settings import Settings, matches
+from pytest_roofline.settings import Budget, Settings, matches
 from pytest_roofline.traffic import Traffic, offloaded
 from pytest_roofline.units import format_bytes, format_bytes_per_s
 from pytest_roofline.verdict import Verdict
@@ -277,7 +277,8 @@ class Budgets:
 def budgets_for(settings: Settings, device: Device) -> Budgets:
     """Resolve the settings' budgets for a device.
 
-    On a CPU that neither an entry of the budget nor the device setting names, they are reported, not judged.
+    On a CPU that neither an entry of the budget nor the device setting names, they are reported, not judged; nor is an
+    `at_least` judged of which no entry fits the device, and a note says so.
     """
     at_least = settings.at_least.for_device(device) if settings.at_least else None
     at_most = settings.at_most.for_device(device) if settings.at_most else None
@@ -285,6 +286,11 @@ def budgets_for(settings: Settings, device: Device) -> Budgets:
     if settings.at_least is not None and at_least is not None and not (is_named or settings.at_least.judges(device)):
         note = f"at_least={at_least:g} is reported, not judged: this is the CPU and no entry names it"
         return Budgets(at_least=None, at_most=None, note=note)
+    if settings.at_least is not None and settings.at_least.bar_for(device) is None:
+        asked = _shown(settings.at_least)
+        note = f"at_least={asked} is reported, not judged: no entry fits {device.id} ({device.name})"
+        is_judged = settings.at_most is not None and (is_named or settings.at_most.judges(device))
+        return Budgets(at_least=None, at_most=at_most if is_judged else None, note=note)
     if at_least is not None and at_most is not None and at_least > at_most:
         places = [
             f"{name}={figure:g} ({bar.place if bar is not None else ''})"
@@ -295,6 +301,13 @@ def budgets_for(settings: Settings, device: Device) -> Budgets:
         ]
         raise RooflineUsageError(f"{places[0]} is above {places[1]} on {device.name}, so nothing can pass")
     return Budgets(at_least=at_least, at_most=at_most)
+
+
+def _shown(budget: Budget) -> str:
+    """Its entries as a marker has them, the first three of them."""
+    entries = [f"{pattern}: {'none' if figure is None else f'{figure:g}'}" for pattern, figure in budget.by_pattern]
+    more = ", ..." if len(entries) > 3 else ""
+    return f"{{{', '.join(entries[:3])}{more}}}"
 
 
 def fraction_of(evidence: Evidence, verdict: Verdict, step_s: float | None) -> Fraction:

@@ -15,7 +15,7 @@ from pytest_roofline.device import Device
 from pytest_roofline.errors import InconclusiveMeasurement, MeasurementError, RooflineError
 from pytest_roofline.meter import credible_cache_bytes, open_arena
 from pytest_roofline.protocol import Backend
-from pytest_roofline.shortage import shortage
+from pytest_roofline.shortage import NO_TIME, shortage
 from pytest_roofline.sweep import knee_bytes
 from pytest_roofline.units import format_bytes
 
@@ -122,7 +122,7 @@ class Growth:
         self._fill("memory", max(_LEAST_SOURCE_BYTES, cache), max(_LEAST_TARGET_BYTES, cache / 2))
         self._fill("plenty", max(CONTEST_BYTES, cache), max(USUAL_TARGET_BYTES, cache / 2))
         if self.largest < min(_LEAST_SOURCE_BYTES, self._free_bytes / 6):
-            self.notes.append(f"no time for sets over {format_bytes(self.largest)}")
+            self.notes.append(f"{NO_TIME} {format_bytes(self.largest)}")
         elif self.largest < _LEAST_SOURCE_BYTES:
             self._note_free()
 
@@ -167,7 +167,7 @@ class Growth:
             needed_s = 2 * step_s if size > LEAST_CONTEST_BYTES else 0.0
             limit = "growth" if size > LEAST_CONTEST_BYTES else "read"
             if size <= self.largest and self.clock() + needed_s > self.until(limit):
-                self.notes.append(f"no time for sets over {format_bytes(size // 2)}")
+                self.notes.append(f"{NO_TIME} {format_bytes(size // 2)}")
                 break
         if not self.rates:
             raise self.failure()

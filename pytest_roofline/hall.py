@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pytest_roofline.given import budgets_path, check_options, has_groups, resolve
-from pytest_roofline.options import OPTIONS
+from pytest_roofline.options import OPTIONS, SELFTEST
 
 OUTPUTS = ("json", "html", "export", "compare", "update_budgets")
 """Options for which the results of a run are kept; what is made of them stands in `outputs`."""
@@ -24,6 +26,8 @@ def begin(config: pytest.Config) -> None:
         from pytest_roofline.run import ResultsLog
 
         config.pluginmanager.register(ResultsLog(config, asked), "roofline-results")
+    if config.getoption(SELFTEST) and is_controller(config):
+        config.pluginmanager.register(SelftestWatch(), "roofline-selftest")
     budgets = budgets_path(config)
     if budgets is not None and is_controller(config):
         from pytest_roofline.budgets.coverage import BudgetsCoverage
@@ -44,6 +48,37 @@ def finish(session: pytest.Session) -> None:
     tally.faults = faults_of(config, tally)
     if tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+class SelftestWatch:
+    """With --roofline-selftest a run whose canaries were all skipped has shown nothing: it ends red and says why."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+        self._reasons: list[str] = []
+        self._fault: str | None = None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """What became of a canary; a report of a worker of xdist, too."""
+        if report.skipped:
+            where = report.longrepr
+            said = where[2] if isinstance(where, tuple) else str(where)
+            self._reasons.append(said.removeprefix("Skipped: ").splitlines()[0])
+        elif report.when == "call" or report.failed:
+            self._is_shown = True
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A green run is red where no canary ran."""
+        if self._is_shown or not self._reasons or session.exitstatus != pytest.ExitCode.OK:
+            return
+        why = "; ".join(dict.fromkeys(self._reasons))
+        self._fault = f"nothing was shown, every canary was skipped: {why}"
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """One red line."""
+        if self._fault is not None:
+            terminalreporter.write_line(f"ERROR: {SELFTEST}: {self._fault}", red=True)
 
 
 def is_controller(config: pytest.Config) -> bool:

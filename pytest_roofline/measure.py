@@ -35,8 +35,9 @@ WARM_UP_S = 0.1
 """Least warm-up; it goes on while passes still get faster."""
 WARM_UP_SHARE = 0.25
 """Part of the time (and of the room) that warming up may take."""
-PAIRS_WANTED = 16
-"""So many outweigh two wild ones."""
+PAIRS_WANTED = 9
+PAIRS_KEPT = 16
+"""Blocks are not made longer at the cost of these: so many outweigh two wild ones."""
 ALTERNATIONS = 5
 
 
@@ -230,7 +231,7 @@ class Measurement:
         room = self._loop.room
         most = math.inf if room is None else room // 2
         left_s = self._deadline_s - self._clock()
-        affordable = (left_s / PAIRS_WANTED - 2 * fixed_s) / (3 * max(step_s, 1e-9))
+        affordable = (left_s / PAIRS_KEPT - 2 * fixed_s) / (3 * max(step_s, 1e-9))
         return int(max(passes, min(passes * 2, most, affordable)))
 
     def _pair(self, passes: int, *, is_long_first: bool) -> tuple[Block, Block, float]:
@@ -338,16 +339,24 @@ class Measurement:
     def _step_time(self, samples: list[Sample]) -> tuple[float, float | None]:
         """The time of a pass: the median slope; without a reset, the intercept at the context stated.
 
-        A growth smaller than the scatter around its own line is no growth.
+        The line is drawn through times at one bandwidth, the median of the probes': a machine that slows down is no
+        context that grows. A growth smaller than the scatter around its own line is no growth, and one that would halve
+        the fastest time that was seen is not believed.
         """
         slopes = [sample.step_s for sample in samples]
         contexts = [sample.context or 0.0 for sample in samples]
         if self._loop.has_reset or len(set(contexts)) < 4:
             return median(slopes), None
-        points = [(context - self._context, slope) for context, slope in zip(contexts, slopes, strict=True)]
-        growth, intercept = robust_line(points)
-        scatter = median([abs(y - (intercept + growth * x)) for x, y in points])
-        if growth <= 0 or growth * (max(contexts) - min(contexts)) <= 2 * scatter or intercept <= 0:
+        usual = median([sample.ruler_bytes_per_s for sample in samples])
+        points = [
+            (one.context - self._context, one.step_s * one.ruler_bytes_per_s / usual)
+            for one in samples
+            if one.context is not None and one.step_s > 0
+        ]
+        growth, intercept = robust_line(points) if len({x for x, _ in points}) > 1 else (0.0, 0.0)
+        scatter = median([abs(y - (intercept + growth * x)) for x, y in points]) if points else 0.0
+        least = min((y for _, y in points), default=0.0) / 2
+        if growth <= 0 or growth * (max(contexts) - min(contexts)) <= 2 * scatter or intercept <= least:
             return median(slopes), None
         return intercept, growth
 

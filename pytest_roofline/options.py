@@ -131,8 +131,9 @@ OPTIONS: tuple[Option, ...] = (
         "update",
         None,
         "{tighten,loosen}",
-        "Raise the figures of the budgets file to what was measured, less a margin, and add those of new tests. "
-        "With =loosen figures that were missed are lowered, too.",
+        "Raise the figures of the budgets file to what was measured, less a margin, and add those of new tests that "
+        "reach its default. With =loosen figures that were missed are lowered, too, and a new test below the default "
+        "gets a lower one of its own; the default itself is never changed.",
         "tighten",
     ),
     Option(

@@ -16,11 +16,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from pytest_roofline.errors import RooflineUsageError
 
 if TYPE_CHECKING:
     import pytest
@@ -44,11 +47,36 @@ def path_in(config: pytest.Config, path: str) -> str:
     return os.path.join(config.invocation_params.dir, path)
 
 
+def check_target(path: str, where: str) -> None:
+    """RooflineUsageError where it is known already that no file can be put there; nothing is made or changed.
+
+    `where` is what was asked for: the option and the name as it was given.
+    """
+    reason = 0
+    if os.path.isdir(path):
+        reason = errno.EISDIR
+    elif os.path.exists(path) and not os.path.isfile(path):  # a pipe, a terminal: written into
+        reason = 0 if os.access(path, os.W_OK) else errno.EACCES
+    else:
+        folder = os.path.dirname(os.path.realpath(path))
+        while not os.path.lexists(folder):  # those that are not there are made
+            folder = os.path.dirname(folder)
+        if not os.path.isdir(folder):
+            reason = errno.ENOTDIR
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            reason = errno.EACCES
+    if reason:
+        raise RooflineUsageError(f"{where} cannot be written: {os.strerror(reason)}")
+
+
 def exports(config: pytest.Config, asked: Any) -> Output:
     """What ``--roofline-export`` asks for: files, and lines that a CI system reads."""
-    from pytest_roofline.exports.destination import write_exports
+    from pytest_roofline.exports.destination import target_of, write_exports
 
     folder, root = str(config.invocation_params.dir), str(config.rootpath)
+    for export in asked:
+        if (target := target_of(export, folder)) is not None:
+            check_target(target, f"--roofline-export: {export.file or export.format.file!r}")
 
     def write(document: Document) -> Iterable[str]:
         return write_exports(document, asked, folder=folder, environment=os.environ, root=root)
@@ -62,6 +90,7 @@ def html(config: pytest.Config, path: str) -> Output:
 
     file = path_in(config, path)
     check_html(file)
+    check_target(file, f"--roofline-html: {path!r}")
 
     def write(document: Document) -> Iterable[str]:
         write_html(document, file)
@@ -71,15 +100,27 @@ def html(config: pytest.Config, path: str) -> Output:
 
 
 def compare(config: pytest.Config, path: str) -> Output:
-    """What changed since the run of ``--roofline-compare``, whose file is read before this run may write over it."""
+    """What changed since the run of ``--roofline-compare``, whose file is read before this run may write over it.
+
+    Where nothing could be compared that is a warning, and with --roofline=require an error.
+    """
     from pytest_roofline.comparison.runs import compare_runs
+    from pytest_roofline.given import resolve
     from pytest_roofline.report.comparison import comparison_lines
-    from pytest_roofline.results.reading import results_given
+    from pytest_roofline.results.reading import cut_off, results_given
 
     old = results_given(path_in(config, path), "--roofline-compare")
+    cut = cut_off(old)
+
+    is_required = resolve(config, "mode") == "require"
 
     def write(document: Document) -> Iterable[str]:
-        return comparison_lines(compare_runs(old, document), old_name=path)
+        found = compare_runs(old, document)
+        yield from comparison_lines(found, old_name=path, notes=[f"{path}: {cut}"] if cut else [])
+        if found.nothing_compared and is_required:
+            raise RooflineUsageError(found.nothing_compared)
+        if found.nothing_compared:
+            yield f"WARNING: {found.nothing_compared}"
 
     return Output(write=write, section="roofline compare")
 

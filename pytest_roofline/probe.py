@@ -209,7 +209,11 @@ class _Prober:
         if growth.is_short_of_memory and max(growth.rates) < KNEES_OF_A_PROBE * knee:
             raise growth.shortage(knee)
         rates = self.rates(known, knee)
-        doubts = sweep.doubts(self.device.last_level_cache_bytes, credible_cache_bytes(self.device))
+        doubts = sweep.doubts(
+            self.device.last_level_cache_bytes,
+            credible_cache_bytes(self.device),
+            has_launches=not self.device.is_cpu,
+        )
         excess = sweep.excess(credible_cache_bytes(self.device))
         if excess > 1:
             self.notes.append(

@@ -11,6 +11,7 @@ from pytest_roofline.errors import one_line
 from pytest_roofline.protocol import Backend
 from pytest_roofline.units import format_bytes
 
+NO_TIME = "no time for sets over"
 KNEES_OF_A_PROBE = 4
 """Sets of fewer cache knees than this tell of the cache as much as of memory: nothing is judged by them."""
 
@@ -23,10 +24,10 @@ def shortage(
     of_all = f" of {format_bytes(device.memory_bytes)}" if device.memory_bytes else ""
     sets = f"sets of up to {format_bytes(largest_bytes)}" if largest_bytes else "no set"
     needed = f"{KNEES_OF_A_PROBE} cache knees are {format_bytes(KNEES_OF_A_PROBE * knee_bytes)}" if knee_bytes else ""
-    lines = [
-        f"{device.id} has too little free memory to be probed: {format_bytes(free)}{of_all} are free, room for {sets}"
-        f"{', ' if needed else ''}{needed}"
-    ]
+    missing = f"has too little free memory to be probed: {format_bytes(free)}{of_all} are free, room for {sets}"
+    if any(reason.startswith(NO_TIME) for reason in reasons):
+        missing = f"took too long to be probed: time for {sets}, {format_bytes(free)}{of_all} are free"
+    lines = [f"{device.id} {missing}{', ' if needed else ''}{needed}"]
     lines += [f"  found: {one_line(reason)}" for reason in dict.fromkeys(reasons)]
     neighbours = [name for backend in backends for name in _neighbours(backend, device)]
     if neighbours:

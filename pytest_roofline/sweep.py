@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from statistics import median
 
@@ -20,6 +21,8 @@ from pytest_roofline.meter import credible_cache_bytes
 from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction
 
 _TOLERANCE = 1.05
+_RISE = 1.2
+"""A set of twice the size whose rate is so much higher was not bound by memory; noise does not do that twice."""
 _FAR_OVER = 1.3
 _FALLING = 1.1
 _MOST_EXCESS = 4.0
@@ -69,8 +72,13 @@ class Sweep:
             [(point.working_set_bytes, point.bytes_per_s) for point in self.points], self.plateau_bytes_per_s
         )
 
-    def doubts(self, reported_cache_bytes: float | None, credible_cache_bytes: float) -> list[str]:
-        """Why it cannot be trusted that the largest sets were read from memory; empty when it can."""
+    def doubts(
+        self, reported_cache_bytes: float | None, credible_cache_bytes: float, *, has_launches: bool = False
+    ) -> list[str]:
+        """Why it cannot be trusted that the largest sets show what memory gives; empty when it can.
+
+        `has_launches`: the host launches reads on another device, which takes time of its own.
+        """
         largest = format_bytes(self.points[-1].working_set_bytes)
         known = (
             "of unknown size" if reported_cache_bytes is None else f"reported as {format_bytes(reported_cache_bytes)}"
@@ -82,9 +90,16 @@ class Sweep:
             doubts.append(f"{start} the rate had not become flat")
         elif not self.knee_bytes and credible_cache_bytes and past < 1:
             doubts.append(f"{start} no set was slower than another: all of them may have been in the cache")
+        if has_launches and self._is_rising():
+            doubts.append(f"{start} the rate was still rising: launches took longer than the reads")
         if not all(isfinite(point.bytes_per_s) for point in self.points):
             doubts.append("not trusted: a rate was not finite, so the clock did not advance")
         return doubts
+
+    def _is_rising(self) -> bool:
+        """Whether each of the three largest sets was read clearly faster than the one before."""
+        rates = [point.bytes_per_s for point in self.points[-3:]]
+        return len(rates) == 3 and all(larger > _RISE * smaller for smaller, larger in pairwise(rates))
 
     def _is_past(self, credible_cache_bytes: float) -> bool:
         """Whether both of the largest sets are larger than the cache: only then do they tell how much it serves."""

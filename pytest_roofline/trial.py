@@ -338,7 +338,11 @@ class Trial:
             is_stateless=job.is_stateless,
             max_time_s=job.max_time_s,
         )
-        proof = WorkProof(question, self.loop, amounts.backend, amounts, pass_s=timing.step_s or self._pass_s)
+        # Passes of a prefill, and of a state with room for one, were each timed behind a reset.
+        has_depth = job.kind == "decode" and self.loop.room != 1
+        deepest = max((2 * sample.passes for sample in timing.samples), default=0) if has_depth else 0
+        pass_s = timing.step_s or self._pass_s
+        proof = WorkProof(question, self.loop, amounts.backend, amounts, pass_s=pass_s, deepest=deepest)
         return proof.look(self._watcher)
 
     def _result(

@@ -104,7 +104,7 @@ _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _LEAST, _MOST = 1e-12, 1e24
 # Smaller ones without a unit are slips: 3.35 of a bandwidth, 70 of parameters.
 _LEAST_BARE_RATE, _LEAST_BARE_COUNT = 1e6, 1e3
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def parse_bytes(text: str) -> float:
@@ -141,11 +141,12 @@ def parse_count(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """A positive duration: ``10us``, ``1.5ms``, ``2s``; a plain number is seconds."""
+    """A positive duration: ``10us``, ``1.5ms``, ``2s``. One without a unit is refused: tools report them all."""
+    _refuse_bare(text, "a duration", math.inf, "ms")
     number, unit = _split(text)
     scale = _SECONDS.get(unit)
     value = None if number is None or scale is None else number * scale
-    return _parsed(text, "a duration", ("10us", "1.5ms", "1e-5"), value)
+    return _parsed(text, "a duration", ("10us", "1.5ms", "2s"), value)
 
 
 def parse_number(text: str) -> float:

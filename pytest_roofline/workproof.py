@@ -59,15 +59,26 @@ class Proof:
 
 
 class WorkProof:
-    """Runs the passes. `pass_s` is what one takes, None where that is not known."""
+    """Runs the passes. `pass_s` is what one takes, None where that is not known.
+
+    `deepest` is how many passes after a reset have been timed: what stops working at some pass is looked at there.
+    """
 
     def __init__(
-        self, question: Question, loop: Loop, backend: Backend, amounts: Amounts, *, pass_s: float | None
+        self,
+        question: Question,
+        loop: Loop,
+        backend: Backend,
+        amounts: Amounts,
+        *,
+        pass_s: float | None,
+        deepest: int = 0,
     ) -> None:
         self._question = question
         self._loop = loop
         self._amounts = amounts
         self._pass_s = pass_s
+        self._deepest = deepest
         self._witness = witness_of(backend)
         self._is_harmless = question.is_stateless or loop.has_reset
         self._missing: list[str] = []
@@ -113,7 +124,7 @@ class WorkProof:
             self._miss(f"{what}: a pass takes {format_seconds(self._pass_s)}, and {format_seconds(allowed_s)} are left")
             return None
         arguments = self._loop.arguments()
-        latest = self._loop.outputs
+        latest = self._deepened(arguments, allowed_s)
         if self._question.has_inputs:  # the block before had others
             latest = self._pass(arguments)
         try:
@@ -123,6 +134,15 @@ class WorkProof:
         if seen.fate == "unknown":
             self._miss(f"{what}: {seen.reason}")
         return seen
+
+    def _deepened(self, arguments: tuple[Any, ...], allowed_s: float) -> Any:
+        """The latest output, as many passes after the reset as the longest block had, where room and time allow it."""
+        missing = self._deepest - self._loop.since_reset
+        is_cheap = self._pass_s is not None and missing * self._pass_s <= allowed_s
+        if self._loop.has_reset and missing > 0 and is_cheap and self._has_room(missing + PASSES_OF_A_LOOK):
+            for _ in range(missing):
+                self._loop.outputs = self._pass(arguments)
+        return self._loop.outputs
 
     # -- by request ---------------------------------------------------------------------------------------------
 

@@ -111,6 +111,11 @@ class BudgetsFile:
         return f"{self.name}:{entry.line} ({one_line(test)}, {one_line(entry.pattern)})"
 
 
+def is_default_place(place: str) -> bool:
+    """Whether this place of a figure is a file's `default`, written or not."""
+    return "(default, " in place or "(its default, " in place
+
+
 def read_budgets(path: str, name: str | None = None) -> BudgetsFile:
     """The budgets in a file, which messages call `name`. RooflineUsageError with file, line and key."""
     return budgets_in(decoded(Path(name or path), read_bytes(Path(path), _GENRE, name)), name or path)

@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_roofline.budgets.document import DEFAULT_AT_LEAST, FIGURES, SCHEMA, BudgetsFile, budgets_in
+from pytest_roofline.budgets.document import (
+    DEFAULT_AT_LEAST,
+    FIGURES,
+    SCHEMA,
+    BudgetsFile,
+    budgets_in,
+    is_default_place,
+)
 from pytest_roofline.budgets.edits import Edit, EditRefused, edited, quoted, shown
 from pytest_roofline.budgets.patterns import is_wild, ungrouped
 from pytest_roofline.budgets.storage import BudgetsText
@@ -156,6 +163,8 @@ def _reason(test: Mapping[str, Any], *, loosen: bool) -> str | None:
     if any(_has_own(result) for result in results):
         return "the test has a budget of its own"
     if not loosen and any(result["standing"] == "failed" and not _is_above(result) for result in results):
+        if any(is_default_place(result.get("at_least_from") or "") for result in results):
+            return "below the file's default (=loosen gives it a lower figure of its own, or write one)"
         return "below its budget (--roofline-update-budgets=loosen lowers it)"
     return None
 

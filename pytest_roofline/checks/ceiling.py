@@ -71,7 +71,7 @@ def faster_than_limit(evidence: Evidence) -> Finding | None:
         if evidence.kind == "audit":
             if rate <= AUDIT_BOGUS_RATIO * limit.bytes_per_s:
                 return _unsure(limit, rate)
-        elif not _confirmed(evidence, limit):
+        elif evidence.probe_doubts or not _confirmed(evidence, limit):
             return _unsure(limit, rate)
     ratio = rate / limit.bytes_per_s
     return Finding(
@@ -135,6 +135,12 @@ def _diagnosis(evidence: Evidence, ratio: float) -> str:
     for factor, text in guesses:
         if 0.85 * factor <= ratio <= 1.2 * factor:
             return f"{text}; the ratio is {ratio:.2g}"
+    is_only_said = evidence.traced is None and evidence.declared is not None
+    if ratio > 5 and is_only_said:
+        return (
+            "the work did not run (a remembered result, a failed launch, a lazy graph never evaluated), or more bytes "
+            "declared than a pass moves: none were traced"
+        )
     if ratio > 5:
         return "the work did not run (a remembered result, a failed launch, a lazy graph never evaluated)"
     return "bytes declared that the step does not read, weights never written (one zero page), or work skipped"

@@ -37,12 +37,13 @@ def claims_of(arguments: argparse.Namespace) -> list[Reported]:
 def _figures(arguments: argparse.Namespace) -> list[Reported]:
     """The figures of the command line: one sequence, unless both of them together say how many there were."""
     from pytest_roofline.published.reported import Reported, exactly
-    from pytest_roofline.units import parse_number, parse_seconds
+    from pytest_roofline.units import format_seconds, parse_number, parse_seconds
 
     rate = parsed_option(arguments, "tokens_per_s", parse_number)
     tpot_s = parsed_option(arguments, "tpot", parse_seconds)
     batch, source = exactly(1.0), "one sequence: no --batch is given"
     recomputed = None
+    inferred: tuple[str, ...] = ()
     if arguments.batch is not None:
         batch, source = exactly(float(whole(arguments.batch, "--batch", least=1))), "--batch"
         recomputed = None if tpot_s is None else batch.high / tpot_s
@@ -51,6 +52,10 @@ def _figures(arguments: argparse.Namespace) -> list[Reported]:
         near = max(1.0, round(at_once))
         at_once = near if abs(at_once - near) < _SAME_COUNT else at_once
         batch, source = exactly(max(1.0, at_once)), "tokens/s x time per token"
+        inferred = (
+            f"batch {batch.high:.4g} is inferred: {rate:.4g} tok/s x {format_seconds(tpot_s)} per token of one "
+            "sequence; --batch states it",
+        )
     from pytest_roofline.remarks import NO_CONTEXT
 
     shared: dict[str, Any] = {
@@ -60,7 +65,7 @@ def _figures(arguments: argparse.Namespace) -> list[Reported]:
         "batch_source": source,
         "context": 0.0 if arguments.context is None else None,
         "is_context_exact": True,
-        "remarks": (NO_CONTEXT,) if arguments.context is None and arguments.prompt is None else (),
+        "remarks": (*inferred, *((NO_CONTEXT,) if arguments.context is None and arguments.prompt is None else ())),
     }
     found = []
     if rate is not None:

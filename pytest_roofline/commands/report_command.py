@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> tuple[str, int]:
     """Write what was asked for, and say where it is."""
     from pytest_roofline.exports.registry import parse_exports
-    from pytest_roofline.results.reading import read_results
+    from pytest_roofline.results.reading import cut_off, read_results
 
     exports = () if arguments.export is None else parse_exports(arguments.export, "--export")
     if arguments.html is None and not exports:
@@ -49,8 +49,9 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
         raise RooflineUsageError(f"{shown}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise RooflineUsageError(str(error)) from error
-    said: dict[str, Any] = {"schema": SCHEMA, "tests": len(document["tests"])}
-    lines = []
+    cut = cut_off(document)
+    said: dict[str, Any] = {"schema": SCHEMA, "tests": len(document["tests"]), "cut_off": cut or None}
+    lines = [f"{shown}: {cut}"] if cut else []
     if arguments.html is not None:
         said |= {"html": os.path.abspath(arguments.html), "bytes": _page(document, arguments.html)}
         lines.append(f"report: {arguments.html}")

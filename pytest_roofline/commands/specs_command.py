@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.commands.scenario import add_specs_option, catalogue_of, spec_paths
@@ -86,6 +87,7 @@ def _described(name: str, catalogue: Catalogue) -> dict[str, Any]:
 
 def _validate(arguments: argparse.Namespace) -> tuple[str, int]:
     from pytest_roofline.specs.catalogue import validate
+    from pytest_roofline.specs.folders import spec_files
     from pytest_roofline.specs.formats import read_format
     from pytest_roofline.specs.models import read_model
 
@@ -93,6 +95,11 @@ def _validate(arguments: argparse.Namespace) -> tuple[str, int]:
     for path in paths:
         if not os.path.exists(path):
             raise RooflineUsageError(f"specs validate: {path!r}: no such spec file or folder")
+        if not any(True for kind in KINDS for _ in spec_files([Path(path)], kind)):
+            raise RooflineUsageError(
+                f"specs validate: {path!r}: no spec file was found there; looked for *.yaml and *.yml in it and "
+                f"in its folders {', '.join(KINDS)}"
+            )
     problems, counts = validate(paths, {"formats": read_format, "models": read_model})
     status = 1 if problems else 0
     if arguments.json:

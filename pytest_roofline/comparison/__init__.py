@@ -10,7 +10,9 @@
 A shared host's bandwidth moves by a factor of two within minutes. Where memory bounds a pass, the ratio is taken twice:
 as it is, and with every sample's time times the rate of the probes around it, which is what the device could have moved
 meanwhile. The interval covers both, so that a run is called slower only where the clock says so and the device does not
-explain it, and faster likewise. Where that decides nothing the answer is that it does not.
+explain it, and faster likewise. Where the caches of two runs grew to different lengths while they were measured, the
+interval covers the ratio at the context that the test gave, too. Where that decides nothing the answer is that it does
+not.
 
 Nothing is compared that is no figure (bogus, inconclusive, not measured), or not of the same device and work: such rows
 carry the reason. Not looked at: whether the two runs had the same code around the step.

@@ -7,8 +7,8 @@ from typing import Any
 
 from pytest_roofline.samples import median
 
-_SAME_CONTEXT = 0.1
 _SAME_BYTES = 0.01
+_OTHER_BYTES = 0.1
 Record = Mapping[str, Any]
 
 
@@ -41,29 +41,46 @@ def _units(device: Record) -> str:
 def other_work(old: Record, new: Record) -> str:
     """Why two results are not of the same work; empty where they are.
 
-    Another batch is other work. Another context is, where its KV cache is over 1 % of what a pass moves; where that is
-    not known, when it is over 10 % longer. Fewer bytes for the same tokens are what is compared.
+    Another batch is other work. Another context is, as the test gave it, where its KV cache is over 1 % of what a pass
+    moves; where that is not known, when a pass moves over 10 % more or less. Fewer bytes at the same context are what
+    is compared. Where the samples were taken says nothing of the work: how many passes a block had decides that.
     """
     before, after = batch_of(old), batch_of(new)
     if before != after:
         return f"another workload: batch {before:g}, then {after:g}"
-    first, second = _context(old), _context(new)
-    if first is None or second is None:
+    first, second = traffic_of(old, "context"), traffic_of(new, "context")
+    if first is None or second is None or first == second:
         return ""
-    grown = abs(first - second)
     per_token, whole = traffic_of(new, "kv_bytes_per_token"), traffic_of(new, "bytes_per_pass")
-    is_other = (
-        per_token * after * grown > _SAME_BYTES * whole
-        if per_token is not None and whole
-        else grown > _SAME_CONTEXT * max(first, second)
-    )
+    if per_token is not None and whole:
+        is_other = per_token * after * abs(first - second) > _SAME_BYTES * whole
+    else:
+        former = traffic_of(old, "bytes_per_pass")
+        is_other = bool(whole and former) and abs(whole - former) > _OTHER_BYTES * max(whole, former)
     return f"another workload: context {first:g}, then {second:g}" if is_other else ""
 
 
-def _context(result: Record) -> float | None:
-    """Where its samples were taken: a cache grows while it is measured."""
-    contexts = [sample["context"] for sample in result["samples"] if sample["context"] is not None]
-    return median(contexts) if contexts else traffic_of(result, "context")
+def are_samples_apart(old: Record, new: Record) -> bool:
+    """Whether the caches of the samples, which grow while they are measured, make over 1 % of a pass between the runs.
+
+    False where the cache's bytes per token are not known.
+    """
+    shares = [
+        median([share_at_start(result, sample["context"]) for sample in result["samples"]])
+        for result in (old, new)
+        if result["samples"]
+    ]
+    return len(shares) == 2 and abs(shares[0] - shares[1]) > _SAME_BYTES * max(shares)
+
+
+def share_at_start(result: Record, context: float | None) -> float:
+    """The bytes of a pass at the context that the test gave, over those at this one; 1 where that is not known."""
+    start, per_token = traffic_of(result, "context"), traffic_of(result, "kv_bytes_per_token")
+    whole = traffic_of(result, "bytes_per_pass")
+    if context is None or start is None or per_token is None or not whole:
+        return 1.0
+    there = whole + per_token * batch_of(result) * (context - start)
+    return float(whole / there) if there > 0 else 1.0
 
 
 def traffic_of(result: Record, key: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from pytest_roofline.comparison.alike import other_device, other_work, traffic_of
+from pytest_roofline.comparison.alike import are_samples_apart, other_device, other_work, traffic_of
 from pytest_roofline.comparison.speeds import (
     LEAST_SAMPLES,
     THRESHOLD,
@@ -121,7 +121,10 @@ def change_of(node_id: str, label: str, old: Record, new: Record, threshold: flo
         return Refusal(node_id=node_id, label=label, reason=reason)
     costs = costs_of(old), costs_of(new)
     before, after = _side(old, costs[0]), _side(new, costs[1])
-    interval = hull(*costs)
+    pairs = [costs]
+    if are_samples_apart(old, new):  # a run with more samples is at a longer context: that alone is no slower code
+        pairs.append((costs_of(old, is_at_start=True), costs_of(new, is_at_start=True)))
+    interval = hull(*pairs)
     answer = answer_of(interval, threshold)
     return Change(
         node_id=node_id,

@@ -30,10 +30,21 @@ class RunComparison:
         """What became slower by more than the threshold, whatever noise did."""
         return tuple(change for change in self.changes if change.is_slower_by(self.threshold))
 
+    @property
+    def nothing_compared(self) -> str:
+        """Why there is no row at all, in one line; empty where there is one. A comparison of nothing finds nothing."""
+        if self.changes:
+            return ""
+        if not self.refusals:
+            return "nothing was compared: no test is in both runs"
+        count = len(self.refusals)
+        return f"nothing was compared: {'the only row' if count == 1 else f'each of {count} rows'} was refused"
+
     def to_dict(self) -> dict[str, Any]:
         """Builtin types only."""
         return {
             "threshold": self.threshold,
+            "nothing_compared": self.nothing_compared or None,
             "changes": [
                 {**change.to_dict(), "is_regression": change.is_slower_by(self.threshold)} for change in self.changes
             ],

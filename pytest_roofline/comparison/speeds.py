@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Literal
 
-from pytest_roofline.comparison.alike import batch_of
+from pytest_roofline.comparison.alike import batch_of, share_at_start
 from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import between, sequential_cut, sequential_interval
 
@@ -27,8 +27,11 @@ def tokens_of(result: Record) -> float:
     return batch_of(result) * float((result["ceiling"] or {}).get("tokens_per_pass") or 1)
 
 
-def costs_of(result: Record) -> list[Cost]:
-    """What every sample costs, by the clock, and by the probes around it where memory bounds the pass."""
+def costs_of(result: Record, *, is_at_start: bool = False) -> list[Cost]:
+    """What every sample costs, by the clock, and by the probes around it where memory bounds the pass.
+
+    `is_at_start`: what it would cost by its bytes at the context that the test gave, where its cache has grown since.
+    """
     tokens = tokens_of(result)
     is_memory = (result["ceiling"] or {}).get("bound") == "memory"
     costs: list[Cost] = []
@@ -37,7 +40,7 @@ def costs_of(result: Record) -> list[Cost]:
             continue
         rulers = sample["ruler_before_bytes_per_s"], sample["ruler_after_bytes_per_s"]
         ruler = between(*rulers) if is_memory and None not in rulers else 0.0
-        seconds = sample["step_s"] / tokens
+        seconds = sample["step_s"] / tokens * (share_at_start(result, sample["context"]) if is_at_start else 1.0)
         costs.append((seconds, seconds * ruler if ruler else None))
     claim = result["claim"]
     if not costs and claim is not None and claim["tokens"]:
@@ -46,9 +49,12 @@ def costs_of(result: Record) -> list[Cost]:
     return costs
 
 
-def hull(before: Sequence[Cost], after: Sequence[Cost]) -> Interval | None:
-    """Where the speed lies, new over old, by the clock and at the same bandwidth; None for too few samples."""
-    spans = list(_intervals(before, after))
+def hull(*pairs: tuple[Sequence[Cost], Sequence[Cost]]) -> Interval | None:
+    """Where the speed lies, new over old, by the clock and at the same bandwidth; None for too few samples.
+
+    A pair is the costs of both runs; of several the interval covers all.
+    """
+    spans = [span for before, after in pairs for span in _intervals(before, after)]
     return Interval(low=min(one.low for one in spans), high=max(one.high for one in spans)) if spans else None
 
 

@@ -39,6 +39,14 @@ def write_exports(
         raise failure
 
 
+def target_of(export: Export, folder: str) -> str | None:
+    """The file of an export, below `folder`; None for what goes to the step's summary or to the terminal."""
+    name = export.format.name
+    if export.file is None and name in (github_annotations.NAME, github_summary.NAME):
+        return None
+    return os.path.join(folder, export.file or export.format.file or name)
+
+
 def _written(
     document: Mapping[str, Any], export: Export, folder: str, environment: Mapping[str, str], root: str
 ) -> list[str]:

@@ -16,17 +16,18 @@ _BETWEEN = "  "
 _HEADINGS = ("test", "old", "new", "speed", "between", "")
 
 
-def comparison_lines(found: RunComparison, *, old_name: str) -> list[str]:
-    """What changed, what was not compared and why, which tests only one run has; old first, then new."""
+def comparison_lines(found: RunComparison, *, old_name: str, notes: Sequence[str] = ()) -> list[str]:
+    """What changed, what was not compared and why, which tests only one run has; old first, then new.
+
+    That nothing was compared at all is for the caller to say (`RunComparison.nothing_compared`), as gravely as it is.
+    """
     lines = [f"compared with {printable(old_name)}"]
-    lines += [f"  {printable(line)}" for line in found.differences]
+    lines += [f"  {printable(line)}" for line in (*notes, *found.differences)]
     if found.changes:
         lines += _table(found.changes)
     lines += [f"NOT COMPARED {_name(one.node_id, one.label)}: {printable(one.reason)}" for one in found.refusals]
     lines += [f"ONLY IN THE OLD RUN {printable(name)}" for name in found.only_old]
     lines += [f"ONLY IN THE NEW RUN {printable(name)}" for name in found.only_new]
-    if not (found.changes or found.refusals):
-        lines.append("no test is in both runs")
     return [*lines, *_conclusion(found)]
 
 

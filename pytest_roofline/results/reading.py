@@ -82,6 +82,15 @@ def results_given(path: str, where: str) -> Document:
         raise RooflineUsageError(f"{where}: {error}") from None
 
 
+def cut_off(document: Mapping[str, Any]) -> str:
+    """What a file holds that its run did not finish, in one line; empty where the run's end is in it."""
+    if document["end"] is not None:
+        return ""
+    count = len(document["tests"])
+    tests = "1 test is" if count == 1 else f"{count} tests are"
+    return f"cut off: {tests} in it, the run's end is not"
+
+
 def last_attempts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tests of a run as they ended: of one that was run again, no attempt but the last, which has the others."""
     return [test for test in document["tests"] if test["outcome"] != "rerun"]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_documents import a_test, document, many, result, varied
+from page_documents import a_test, document, many, result, varied
 
 from pytest_roofline import cli
 from pytest_roofline.report.html import MOST_BYTES, html_page, write_html
@@ -186,7 +186,10 @@ def test_an_earlier_file_makes_a_page(tmp_path: Path, capsys: pytest.CaptureFixt
     old = {name: value for name, value in result().items() if name not in ("limit", "claim", "window", "comparisons")}
     path.write_text(f'{head}{json.dumps(a_test("a::b", old))},\n{{"node_id": "a::c', encoding="utf-8")
     assert cli.main(["report", str(path), "--html", str(tmp_path / "deep" / "page.html")]) == 0
-    assert capsys.readouterr().out == f"report: {tmp_path / 'deep' / 'page.html'}\n"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: cut off: 1 test is in it, the run's end is not",
+        f"report: {tmp_path / 'deep' / 'page.html'}",
+    ]
     data = unpacked((tmp_path / "deep" / "page.html").read_text(encoding="utf-8"))
     assert ("end" in data, len(data["rows"]), data["probes"]) == (False, 1, [])
 
@@ -197,7 +200,8 @@ def test_the_command_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(json.dumps(varied()), encoding="utf-8")
     assert cli.main(["report", str(path), "--html", str(page), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        **{"schema": 1, "html": str(page), "bytes": page.stat().st_size, "tests": len(varied()["tests"])}
+        **{"schema": 1, "html": str(page), "bytes": page.stat().st_size, "tests": len(varied()["tests"])},
+        "cut_off": None,
     }
 
 
@@ -285,10 +289,8 @@ def test_a_folder_in_place_of_a_page_is_said_before_anything_runs(pytester: pyte
 
 
 def test_a_page_that_cannot_be_written_is_a_red_line(pytester: pytest.Pytester) -> None:
-    """And the tests keep their outcomes."""
-    pytester.makepyfile(test_it="def test_it(roofline):\n    roofline.decode(lambda: 1, traffic=1e9)\n")
-    done = pytester.runpytest_subprocess(
-        "--roofline=off", "--roofline-html=test_it.py/x.html", "-p", "no:cacheprovider"
-    )
+    """What stands in its way came during the run: the tests keep their outcomes."""
+    pytester.makepyfile(test_it="def test_it(roofline):\n    open('file', 'w').close()\n")
+    done = pytester.runpytest_subprocess("--roofline=off", "--roofline-html=file/x.html", "-p", "no:cacheprovider")
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["ERROR: --roofline-html: *test_it.py: File exists"])
+    done.stdout.fnmatch_lines(["ERROR: --roofline-html: *file: File exists"])

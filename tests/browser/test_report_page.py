@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_documents import CPU, a_test, document, finding, many, measured, probe, result, varied
+from page_documents import CPU, a_test, document, finding, many, measured, probe, result, varied
 
 pytest.importorskip("plotly")
 

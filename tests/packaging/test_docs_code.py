@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from documentation import BLOCKS, INLINE, PLUGIN, Block, passed, project, pytest_here
+from documentation import BLOCKS, INLINE, PLUGIN, Block, outcomes, passed, project, pytest_here
 
 from pytest_roofline.audit import Audit
 from pytest_roofline.instrument import Instrument
 from pytest_roofline.probe import Probe
 
 PYTHON = [block for block in BLOCKS if block.language == "python"]
-FRAMEWORKS = ("jax", "mlx")
+FRAMEWORKS = ("jax", "mlx", "numpy")
 
 
 def framework_of(block: Block) -> str | None:
@@ -26,7 +26,8 @@ def framework_of(block: Block) -> str | None:
 
 
 TESTS = [block for block in PYTHON if block.is_tests and not framework_of(block)]
-ON_FAKE = [block for block in TESTS if not block.needs("url")]
+FIRST = [block for block in TESTS if block.needs("fake_model")]
+ON_FAKE = [block for block in TESTS if not block.needs("url") and block not in FIRST]
 BUDGETED = [block for block in ON_FAKE if re.search(r"fraction >=|at_least=", block.text)]
 CONFTESTS = [block for block in PYTHON if not block.is_tests]
 
@@ -51,6 +52,7 @@ def test_there_is_code_of_each_kind() -> None:
     assert BUDGETED
     assert len(ON_FAKE) > len(BUDGETED)
     assert CONFTESTS
+    assert FIRST
     assert {framework_of(block) for block in PYTHON} >= set(FRAMEWORKS)
 
 
@@ -115,6 +117,41 @@ def test_a_conftest_works(tmp_path: Path, block: Block, plugin: tuple[str, ...])
     source = "def test_it(roofline_device): assert roofline_device.id == 'fake:0'" if is_fake else "def test_it(): pass"
     (tmp_path / "test_it.py").write_text(source, encoding="utf-8")
     assert passed(pytest_here(tmp_path, *plugin)) == 1
+
+
+def run_first(folder: Path, block: Block, efficiency: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The tests on the fake device, with nothing but the conftest of their page."""
+    (conftest,) = [one for one in CONFTESTS if one.page == block.page and "def fake_model" in one.text]
+    assert "efficiency=0.8" in conftest.text
+    (folder / "conftest.py").write_text(conftest.text.replace("efficiency=0.8", efficiency), encoding="utf-8")
+    (folder / "test_first.py").write_text(block.text, encoding="utf-8")
+    return pytest_here(folder, *PLUGIN, *arguments)
+
+
+@pytest.mark.parametrize("block", FIRST, ids=str)
+def test_the_first_tests_on_the_fake_device_need_the_page_alone(tmp_path: Path, block: Block) -> None:
+    """They pass with its conftest as it stands, and the model's fails where it is made slow."""
+    assert passed(run_first(tmp_path, block, "efficiency=0.8", "--roofline=require")) == 2
+    done = run_first(tmp_path, block, "efficiency=0.3")
+    assert outcomes(done) == {"failed": 1, "passed": 1}, done.stdout
+    assert "BOGUS" not in done.stdout
+
+
+@pytest.mark.parametrize("block", FIRST, ids=str)
+def test_a_plain_function_on_the_fake_device_is_what_the_page_says(tmp_path: Path, block: Block) -> None:
+    """Refused there for it launches nothing; host work of the fake's own takes its time."""
+    plain = "def test_it(roofline): roofline.decode(lambda: [1], traffic=2e9, reset=lambda: None)\n"
+    slept = (
+        "def test_slept(roofline, backend):\n"
+        "    step = lambda: backend.host(2e-3) or [1]\n"
+        "    assert roofline.decode(step, traffic=2e9, reset=lambda: None).fraction > 0.4\n"
+    )
+    run_first(tmp_path, block, "efficiency=0.8", "--collect-only")
+    (tmp_path / "test_first.py").write_text(plain + slept, encoding="utf-8")
+    done = pytest_here(tmp_path, *PLUGIN)
+    assert re.search(r"^BOGUS test_first.py::test_it - .*", done.stdout, flags=re.MULTILINE), done.stdout
+    assert "[faster-than-limit]" in done.stdout
+    assert outcomes(done) == {"failed": 1, "passed": 1}, done.stdout
 
 
 def test_inline_calls_exist() -> None:

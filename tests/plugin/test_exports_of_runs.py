@@ -106,9 +106,11 @@ def test_a_wrong_name_ends_the_run_before_it_begins(run: Run) -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("auto", 0), ("require", 1)])
 def test_a_file_that_cannot_be_written_is_a_red_line(run: Run, pytester: pytest.Pytester, mode: str, code: int) -> None:
-    """No test is lost; with --roofline=require the run is red."""
-    (pytester.path / "file").write_text("in the way")
-    source = "def test_it(roofline, model):\n    roofline.decode(model.step, model=model)\n"
+    """What stands in its way came during the run: no test is lost; with --roofline=require the run is red."""
+    source = (
+        "from pathlib import Path\n\n\ndef test_it(roofline, model):\n    roofline.decode(model.step, model=model)\n"
+        "    Path('file').write_text('in the way')\n"
+    )
     result = run(source, f"--roofline={mode}", "--roofline-export=bencher=file/b.json,github-annotations")
     assert result.ret == code
     result.stdout.fnmatch_lines(["ERROR: --roofline-export: *file*"])
@@ -195,7 +197,7 @@ def test_roofline_report_exports_a_file_of_results(
     assert said[1].startswith("::error file=test_roofline_report_exports_a_file_of_results.py,line=6,title=BOGUS%3A ")
     assert (pytester.path / "now.json").read_text() == (pytester.path / "then.json").read_text()
     assert main(["report", "r.json", "--export", "bencher", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "tests": 4, "exports": ["bencher"]}
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "tests": 4, "cut_off": None, "exports": ["bencher"]}
     for asked, error in (
         ((), "nothing to make of it: --html FILE, or --export NAME=FILE (or both)"),
         (("--export", "benchr"), "--export: 'benchr' is no format of an export; did you mean bencher?"),

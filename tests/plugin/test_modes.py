@@ -176,3 +176,21 @@ def test_the_fixture_may_be_asked_for_in_the_middle_of_a_test(run: Run) -> None:
     )
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["1 of 1 not judged"])
+
+
+@pytest.mark.parametrize("budget", ["{'H200*': 0.7}", "{'H200*': 0.85, 'A100*': 0.8, 'B200': 0.9, 'mps': 0.5}"])
+def test_a_budget_without_an_entry_for_the_device_is_reported(run: Run, budget: str) -> None:
+    """A note names the device on a CPU and elsewhere; no figure decides, and none leaves the result undecided."""
+    source = f"""
+        import pytest
+
+        @pytest.mark.roofline(at_least={budget})
+        def test_it(roofline, model):
+            roofline.decode(model.step, model=model)
+    """
+    for conftest, device in ((ONLY_CPU, "cpu (Old Processor)"), (FAKE, "fake:0 (Fake Accelerator)")):
+        result = run(source, conftest=conftest, fresh=True)
+        result.assert_outcomes(passed=1)
+        said = " ".join(result.stdout.str().split())
+        assert "test_it: at_least={H200*: 0." in said
+        assert f"is reported, not judged: no entry fits {device}" in said

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -165,3 +167,76 @@ def test_workers_compare_nothing_themselves(run: Run, pytester: pytest.Pytester)
     result = run(TWO, "-p", "xdist.plugin", "-n2", "--roofline-compare=old.json", fresh=True)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["compared with old.json", "2 compared (2 same), 0 not"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "word"), [("auto", 0, "WARNING: "), ("require", 1, "ERROR: --roofline-compare: ")]
+)
+def test_nothing_that_could_be_compared_is_said(run: Run, mode: str, code: int, word: str) -> None:
+    """A renamed test: nothing became slower, for nothing was looked at. Where all is required the run is red."""
+    run(ONE, "--roofline-json=old.json")
+    result = run(ONE.replace("test_it", "test_renamed"), "--roofline-compare=old.json", f"--roofline={mode}")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["0 compared, 0 not", f"{word}nothing was compared: no test is in both runs"])
+    assert result.ret == code
+
+
+def test_a_run_before_that_was_cut_off_is_said(run: Run, pytester: pytest.Pytester) -> None:
+    """Its tests that are there are compared."""
+    run(ONE, "--roofline-json=old.json")
+    path = pytester.path / "old.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "end": None}))
+    result = run(ONE, "--roofline-compare=old.json")
+    result.stdout.fnmatch_lines(
+        [
+            "compared with old.json",
+            "  old.json: cut off: 1 test is in it, the run's end is not",
+            "1 compared (1 same), 0 not",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--roofline-html=file/page.html"], "--roofline-html: 'file/page.html' cannot be written: Not a directory"),
+        (
+            ["--roofline-export=bencher=file/b.json"],
+            "--roofline-export: 'file/b.json' cannot be written: Not a directory",
+        ),
+        (["--roofline-export=bencher=folder"], "--roofline-export: 'folder' cannot be written: Is a directory"),
+        (
+            ["--roofline-budgets=file/new/b.yaml", "--roofline-update-budgets=tighten"],
+            "--roofline-update-budgets: file/new/b.yaml: nothing can be written in *file",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_the_run(
+    run: Run, pytester: pytest.Pytester, options: list[str], said: str
+) -> None:
+    """A usage error, not a run whose results have no place; nothing is made by asking."""
+    if "html" in options[0]:
+        pytest.importorskip("plotly")
+    (pytester.path / "file").write_text("")
+    (pytester.path / "folder").mkdir()
+    result = run(ONE, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_the_right_to_write_is_said(tmp_path: Path) -> None:
+    """The ones below it would have to be made there."""
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(RooflineUsageError, match="cannot be written: Permission denied"):
+        outputs.check_target(str(tmp_path / "closed" / "new" / "page.html"), "--roofline-html")
+
+
+def test_a_target_that_can_be_made_is_not_made(tmp_path: Path) -> None:
+    """Folders that are not there, a file that is, and what takes bytes without being one."""
+    present = tmp_path / "present"
+    present.write_text("kept")
+    for target in (tmp_path / "new" / "deep" / "page.html", present, Path(os.devnull)):
+        outputs.check_target(str(target), "--roofline-html")
+    assert [path.name for path in tmp_path.iterdir()] == ["present"]
+    assert present.read_text() == "kept"

@@ -12,3 +12,17 @@ def test_the_canaries_run_in_place_of_the_tests(pytester: pytest.Pytester) -> No
     assert result.ret == 0
     result.stdout.no_fnmatch_line("*test_of_the_project*")
     result.stdout.fnmatch_lines_random(["*test_a_time_divided_by_ten*", "*test_an_honest_pass*"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("-q", "-q"), ("-p", "xdist", "-n", "1")], ids=["plain", "quiet", "xdist"])
+def test_where_no_canary_can_run_the_run_is_red(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    """Nothing was refused, so nothing was shown: one line says it and why."""
+    if "xdist" in arguments:
+        pytest.importorskip("xdist")
+    pytester.makepyfile(torch="raise ModuleNotFoundError('no torch here')")
+    result = pytester.runpytest_subprocess("--roofline-selftest", "--roofline-device=cpu", *arguments)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["ERROR: --roofline-selftest: nothing was shown, every canary was skipped: *import 'torch'*no torch here*"]
+    )
+    assert result.stdout.str().count("nothing was shown") == 1

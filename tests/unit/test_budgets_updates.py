@@ -410,3 +410,16 @@ def test_no_sequence_of_runs_lowers_a_figure(tmp_path: Path, runs: list[list[Any
         before = after
         update(str(file), "b.yaml", {"tests": tests})
         assert figures() == after
+
+
+@pytest.mark.parametrize("text", ["schema: 1\ndefault: 0.55\n", "schema: 1\n"], ids=["written", "not written"])
+def test_a_new_test_below_the_default_gets_a_figure_only_with_consent(text: str) -> None:
+    """It failed by the default, which stays as it is; above it the test gets its own."""
+    place = budgets_in(text, "b.yaml").budget_for(TEST, "at_least")
+    assert place is not None
+    below = result(0.4, 0.42, standing="failed", at_least=0.55, at_least_from=place.places[0])
+    missed = a_test(below, **MISSED)
+    (reason,) = silent(missed, text=text)
+    assert reason == "below the file's default (=loosen gives it a lower figure of its own, or write one)"
+    assert changed(text, missed, loosen=True) == {(TEST, H100.name): {"at_least": 0.38}}
+    assert changed(text, a_test(result(0.7))) == {(TEST, H100.name): {"at_least": 0.66}}

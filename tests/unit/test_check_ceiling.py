@@ -298,3 +298,15 @@ def test_a_fraction_that_nothing_can_reach_is_not_passed(fraction: float, is_fou
         assert finding.check == "ceiling-unsure"
         assert "nothing honest exceeds it" in finding.message
         assert above_ceiling(loop(*[fraction] * 9, limit=None, is_cache_hot=True)) is None
+
+
+def test_bytes_that_were_only_declared_may_be_too_many() -> None:
+    """With nothing traced a large ratio is as well a figure too large as work that did not run."""
+    said = at(50 * 1.1e12)
+    finding = faster_than_limit(replace(said, declared=said.traffic, traced=None))
+    assert finding is not None
+    assert "the work did not run" in finding.message
+    assert "or more bytes declared than a pass moves: none were traced" in finding.message
+    finding = faster_than_limit(replace(said, declared=said.traffic, traced=said.traffic))
+    assert finding is not None
+    assert "more bytes declared" not in finding.message

@@ -503,3 +503,22 @@ def test_neither_torch_nor_pytest_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+def test_a_time_without_a_unit_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """10.8 is ms in nearly every report, and no seconds."""
+    figures = ("--params", "8B", "--bandwidth", "3.35TB/s", "--tpot", "10.8")
+    assert main(["check", *figures]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("roofline check: --tpot: '10.8' is not a duration: no unit; did you mean 10.8ms?")
+
+
+def test_an_inferred_batch_is_said(check: Any, text: Any) -> None:
+    """Tokens/s times the time per token is how many decode at once; a batch that is stated needs no such note."""
+    arguments = ("--params", "8B", "--bandwidth", "3.35TB/s", "--tokens-per-s", "740", "--tpot", "10.8ms")
+    words = "batch 8 is inferred: 740 tok/s x 10.8 ms per token of one sequence; --batch states it"
+    assert words in " ".join(text(*arguments).split())
+    _, rows = check(*arguments)
+    assert all(words in [finding["message"] for finding in row["findings"]] for row in rows)
+    assert "is inferred" not in text(*arguments, "--batch", "8")

@@ -57,9 +57,21 @@ def test_json(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", files["base"], files["slow"], "--json"]) == 1
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert list(found) == [
-        *("schema", "old", "new", "threshold", "changes", "not_compared", "only_old", "only_new", "differences"),
+        *(
+            "schema",
+            "old",
+            "new",
+            "threshold",
+            "nothing_compared",
+            "changes",
+            "not_compared",
+            "only_old",
+            "only_new",
+            "differences",
+        ),
     ]
     assert (found["schema"], found["old"]["file"], found["new"]["run"]["version"]) == (1, files["base"], "0.1.0")
+    assert (found["nothing_compared"], found["old"]["cut_off"], found["new"]["cut_off"]) == (None, None, None)
     (row,) = found["changes"]
     assert row == {
         "node_id": "test_it.py::test_decode",
@@ -144,3 +156,53 @@ def test_two_files_are_needed(files: dict[str, str], capsys: pytest.CaptureFixtu
     """One line says which is missing."""
     assert main_of(["compare", files["base"]]) == 2
     assert "NEW.json" in capsys.readouterr().err
+
+
+def test_nothing_compared_is_not_green(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No test in both runs, or no row that is a figure: exit status 1, and why."""
+    path = tmp_path / "other.json"
+    for test, reason in (
+        (kept_test(result_of(), node_id="a.py::test_renamed"), "no test is in both runs"),
+        (kept_test(result_of(standing="bogus")), "the only row was refused"),
+    ):
+        path.write_text(json.dumps(document_with(test)), encoding="utf-8")
+        assert main(["compare", files["base"], str(path)]) == 1
+        assert capsys.readouterr().out.splitlines()[-1] == f"nothing was compared: {reason}"
+        assert main(["compare", files["base"], str(path), "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["nothing_compared"] == f"nothing was compared: {reason}"
+
+
+def test_a_file_that_was_cut_off_is_said(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left of it is compared, and a line says that it is not all; nothing left is wrong use."""
+    path = tmp_path / "killed.json"
+    path.write_text(json.dumps(document_with(kept_test(result_of([2e-3] * 12)), end=None)), encoding="utf-8")
+    cut = "cut off: 1 test is in it, the run's end is not"
+    assert main(["compare", files["base"], str(path)]) == 0
+    assert f"  {path}: {cut}" in capsys.readouterr().out.splitlines()
+    assert main(["compare", str(path), files["base"], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["old"]["cut_off"], found["new"]["cut_off"]) == (cut, None)
+    path.write_text(json.dumps(document_with(end=None)), encoding="utf-8")
+    for pair, where in (((files["base"], str(path)), "NEW.json"), ((str(path), files["base"]), "OLD.json")):
+        assert main(["compare", *pair]) == 2
+        said = f"roofline compare: {where}: {str(path)!r}: cut off: 0 tests are in it, the run's end is not"
+        assert capsys.readouterr().err.splitlines() == [said]
+
+
+def test_a_report_says_what_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last line of a killed run's file is half of one; the report has the rest, and says so."""
+    path, out = tmp_path / "killed.json", tmp_path / "bencher.json"
+    head = json.dumps(document_with())[:-1].partition('"tests"')[0].rstrip()
+    path.write_text(f'{head}\n"tests": [\n{json.dumps(kept_test(result_of()))},\n{{"node_', encoding="utf-8")
+    cut = "cut off: 1 test is in it, the run's end is not"
+    assert main(["report", str(path), "--export", f"bencher={out}"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{path}: {cut}"
+    assert main(["report", str(path), "--export", f"bencher={out}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cut_off"] == cut
+    path.write_text(json.dumps(document_with(kept_test(result_of()))), encoding="utf-8")
+    assert main(["report", str(path), "--export", f"bencher={out}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cut_off"] is None

@@ -181,7 +181,13 @@ def test_cards_of_one_sheet_are_compared() -> None:
     ("old", "new", "reason"),
     [
         ({"batch": 1}, {"batch": 8}, "another workload: batch 1, then 8"),
-        ({"context": 2048}, {"context": 8192}, "another workload: context 2048, then 8192"),
+        ({"context": 2048}, {"context": 8192}, ""),
+        ({"context": 2048}, {"context": 8192, "bytes_per_pass": 2.1e9}, ""),
+        (
+            {"context": 2048},
+            {"context": 8192, "bytes_per_pass": 2.3e9},
+            "another workload: context 2048, then 8192",
+        ),
         ({"context": 2048}, {"context": 2060}, ""),
         ({"context": 64, "kv_bytes_per_token": 1e5}, {"context": 128, "kv_bytes_per_token": 1e5}, ""),
         (
@@ -201,10 +207,33 @@ def test_only_the_same_work_is_compared(old: Any, new: Any, reason: str) -> None
     assert [refusal.reason for refusal in found.refusals] == ([reason] if reason else [])
 
 
-def test_the_context_is_that_of_the_samples() -> None:
-    """A cache grows while it is measured, and so a run with more samples is not at the same one."""
-    sides = [result_of(samples=[sample_of(2e-3, context=context)] * 12) for context in (100.0, 300.0)]
-    assert refusal_of(*sides) == "another workload: context 100, then 300"
+def test_the_context_is_the_one_that_the_test_gave() -> None:
+    """Where its samples were taken depends on how many passes a block had: half as fast is slower, not other work."""
+    old, new = (
+        result_of(samples=[sample_of(step_s, context=context)] * 12) for step_s, context in ((2e-3, 8.25), (4e-3, 4.5))
+    )
+    found = compared(old, new)
+    assert [change.answer for change in found.changes] == ["slower"]
+    assert len(found.regressions) == 1
+
+
+def test_a_cache_that_grew_while_it_was_measured_accuses_nobody() -> None:
+    """More samples, a longer cache, more bytes: slower by the clock, and as fast as before at the same context."""
+    traffic = {**TRAFFIC, "kv_bytes_per_token": 1e6}
+    old, new = (
+        result_of(
+            traffic=traffic,
+            samples=[sample_of(step_s, context=context) for step_s in times((2e9 + 1e6 * context) / 1e12)],
+        )
+        for context in (100.0, 1000.0)
+    )
+    change = change_of(old, new)
+    assert (change.answer, change.is_slower_by(0.05)) == ("undecided", False)
+    assert change.interval is not None
+    assert change.interval.low == pytest.approx(0.7, rel=0.01)
+    assert change.interval.high == pytest.approx(1.0, rel=0.01)
+    slow = result_of(traffic=traffic, samples=[sample_of(2 * 3e9 / 1e12, context=1000.0)] * 12)
+    assert change_of(old, slow).answer == "slower"
 
 
 def test_fewer_bytes_are_an_improvement() -> None:
@@ -345,9 +374,17 @@ def test_lines() -> None:
 
 
 def test_lines_of_runs_with_nothing_in_common() -> None:
-    """They say so."""
-    lines = comparison_lines(compare_runs(document_with(), document_with()), old_name="old.json")
-    assert lines == ["compared with old.json", "no test is in both runs", "0 compared, 0 not"]
+    """They say so, for nothing that was compared is no green comparison."""
+    found = compare_runs(document_with(), document_with())
+    assert comparison_lines(found, old_name="old.json") == ["compared with old.json", "0 compared, 0 not"]
+    assert found.nothing_compared == "nothing was compared: no test is in both runs"
+    bogus = kept_test(result_of(standing="bogus"))
+    found = compare_runs(document_with(bogus), document_with(bogus))
+    assert found.nothing_compared == "nothing was compared: the only row was refused"
+    both = document_with(bogus, kept_test(result_of(standing="bogus"), node_id="a.py::b"))
+    assert compare_runs(both, both).nothing_compared == "nothing was compared: each of 2 rows was refused"
+    fine = document_with(kept_test(result_of()))
+    assert compare_runs(fine, fine).nothing_compared == ""
 
 
 def test_the_table_has_eighty_cells() -> None:

@@ -501,3 +501,51 @@ def test_a_small_cold_write_is_not_accused() -> None:
 
     result = roofline.kernel(write, bytes_written=10e6)
     assert result.verdict.outcome != "bogus"
+
+
+def test_a_budget_of_other_devices_leaves_nothing_undecided() -> None:
+    """A figure inside the interval is undecided where it is asked for; where no entry fits, it is a note."""
+    asked = decode(asking(0.8, max_time_s=1.0), noise="gaussian")
+    assert ("too-few-samples", "inconclusive") in found(asked)
+    elsewhere = Settings(at_least=parse_budget({"H200*": 0.8}, "test"), max_time_s=1.0)
+    result = decode(elsewhere, noise="gaussian")
+    assert (result.verdict.outcome, result.verdict.at_least) == ("passed", None)
+    assert "too-few-samples" not in [check for check, _ in found(result)]
+    assert any("at_least={H200*: 0.8} is reported, not judged: no entry fits fake:0" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("kernel", "give bytes_read= and bytes_written= (bytes per call)"),
+        ("decode", "roofline.decode needs the bytes of a pass: model= (which is traced) or traffic= (bytes per pass)"),
+    ],
+)
+def test_missing_bytes_name_arguments_that_exist(kind: str, words: str) -> None:
+    """Of that method: a kernel has no traffic=."""
+    _, roofline = instrument()
+    with pytest.raises(RooflineUsageError) as caught:
+        getattr(roofline, kind)(lambda: [1])
+    assert words in str(caught.value)
+    assert kind != "kernel" or "traffic=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("real", [1, 2])
+def test_a_step_that_stops_working_is_looked_at_where_it_stopped(real: int) -> None:
+    """One or two passes after a reset are real: however the last pair was ordered, a further pass is a stale one."""
+    for samples in (10, 11):
+        backend, roofline = instrument()
+        model = FakeModel(backend, WEIGHTS)
+        made: list[Any] = []
+
+        def step(model: FakeModel = model, made: list[Any] = made) -> Any:
+            if len(made) < real:
+                made.append(model.step())
+            return made[-1]
+
+        with pytest.raises(BogusMeasurement) as refused:
+            roofline.decode(
+                step, traffic=WEIGHTS, reset=made.clear, passes_per_reset=64, stopping=f"fixed:{samples}", max_time_s=60
+            )
+        assert refused.value.verdict is not None
+        assert {"stale-output", "faster-than-limit"} & {one.check for one in refused.value.verdict.findings}

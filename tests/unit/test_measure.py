@@ -10,8 +10,12 @@ import pytest
 from court import MEASURED, SHEET, sample
 
 from pytest_roofline.backends.fake import FakeBackend, FakeModel, Throttle
+from pytest_roofline.backends.fake_weather import drift
+from pytest_roofline.instrument import Instrument
 from pytest_roofline.loop import Loop
 from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront, is_suspicious
+from pytest_roofline.session import Session
+from pytest_roofline.settings import Settings
 from pytest_roofline.stopping import UntilDecided
 
 BYTES = 2e9
@@ -191,6 +195,18 @@ def test_without_reset_the_intercept_is_the_time_at_the_stated_context() -> None
     assert timing.step_s == pytest.approx(start.bytes_per_pass / RULER / 0.8, rel=0.01)
     assert median_context(timing) > 1000
     assert timing.fraction == pytest.approx(0.8, rel=0.01)
+
+
+@pytest.mark.parametrize("max_time_s", [1.0, 3.0, 8.0])
+def test_a_machine_that_slows_down_is_no_context_that_grows(max_time_s: float) -> None:
+    """The bandwidth halves every second, and the probes see it: no step is told to be faster than its samples."""
+    backend = FakeBackend(read_bytes_per_s=1e12, noise=drift(halves_in_s=1.0, levels_off_at=8))
+    model = FakeModel(backend, 2e9)
+    instrument = Instrument(Session(added_backends=[backend]), Settings(max_time_s=max_time_s))
+    result = instrument.decode(model.step, traffic=2e9)
+    steps = [one.step_s for one in result.samples]
+    assert result.step_s is not None
+    assert min(steps) <= result.step_s <= max(steps)
 
 
 def test_growth_within_the_scatter_is_no_growth() -> None:

@@ -42,7 +42,7 @@ from pytest_roofline.units import (
         (parse_count, "7e9", 7e9),
         (parse_seconds, "10us", 10e-6),
         (parse_seconds, "1.5 ms", 1.5e-3),
-        (parse_seconds, "2", 2.0),
+        (parse_seconds, "2s", 2.0),
         (parse_number, "2.5", 2.5),
     ],
 )
@@ -129,3 +129,11 @@ def test_a_large_number_or_one_with_its_unit_is_no_slip(parse: Callable[[str], f
 def test_figures_to_divide_again(value: float, unit: str, text: str) -> None:
     """Four digits, and no zeros that say nothing."""
     assert format_digits(value, unit) == text
+
+
+@pytest.mark.parametrize("text", ["10.8", "2", "1e-5", "7000000"])
+def test_a_time_needs_its_unit(text: str) -> None:
+    """Tools report seconds, ms and us: a number alone is none of them."""
+    with pytest.raises(RooflineUsageError) as caught:
+        parse_seconds(text)
+    assert str(caught.value) == f"{text!r} is not a duration: no unit; did you mean {text}ms?"
