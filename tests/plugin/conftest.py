@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import pytest
 from inner_runs import FAKE, PLUGIN, ROOT, Run
@@ -15,6 +16,10 @@ import pytest_roofline.instrument
 import pytest_roofline.outcome
 import pytest_roofline.probe
 import pytest_roofline.report.terminal  # noqa: F401
+
+with suppress(ImportError):  # an optional one: two copies of it would not know each other's exceptions
+    import httpcore
+    import httpx  # noqa: F401
 
 
 @pytest.fixture
