@@ -18,7 +18,7 @@ import pytest_roofline.probe
 import pytest_roofline.report.terminal  # noqa: F401
 
 with suppress(ImportError):  # an optional one: two copies of it would not know each other's exceptions
-    import httpcore
+    import httpcore  # noqa: F401
     import httpx  # noqa: F401
 
 
