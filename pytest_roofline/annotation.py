@@ -16,7 +16,7 @@ from typing import Any
 from pytest_roofline.bench import Bench, budgets_for, fraction_of, mbu_of
 from pytest_roofline.checks import Check
 from pytest_roofline.checks.claimed import Claim
-from pytest_roofline.checks.evidence import Clocks, Evidence, Finding
+from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.leftover import TOLERANCE
 from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.errors import InconclusiveMeasurement, RooflineUsageError, one_line
@@ -161,19 +161,9 @@ def judge_benchmark(
         claim=Claim(tokens=tokens, seconds=accusable_s * passes, is_tokens_seen=False),
         batch=question.batch,
         tokens_per_pass=question.tokens_per_pass,
-        peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
-        is_peak_limit_measured=bench.is_peak_limit_measured(ceiling),
-        neighbours_share=held.neighbours_share,
-        steal_share=held.steal_share,
-        neighbours=held.neighbours,
-        cores=bench.device.compute_units if bench.device.is_cpu else None,
-        probe_doubts=bench.doubts,
-        probe_excess=bench.probe.excess,
-        clocks=Clocks.of(held),
-        identity=bench.identity,
         allow=settings.allow,
     )
-    evidence = bench.with_peak_again(evidence)
+    evidence = bench.with_witnesses(evidence, held)
     call_s = timed.claimed_s
     own = partial(left_running, call_s=call_s, calls=timed.calls, leftover_s=leftover_s, idle_s=idle_s)
     fraction = (interval.low + interval.high) / 2 if interval is not None else None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from pytest_roofline.calibration import Calibrated
 from pytest_roofline.checks.ceiling import PEAK_SLACK, closed_pass_s, is_above_peak
-from pytest_roofline.checks.evidence import MEASURED_SLACK, Evidence, Identity, Limit
+from pytest_roofline.checks.evidence import MEASURED_SLACK, Clocks, Evidence, Identity, Limit
+from pytest_roofline.conditions import Stretch
 from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.machine import fastest_of
@@ -197,7 +198,20 @@ class Bench:
         printed = self._printed_peak(ceiling)
         return printed is None or (ceiling.peak_flops_per_s or 0.0) > PEAK_SLACK * printed
 
-    def with_peak_again(self, evidence: Evidence) -> Evidence:
+    def with_witnesses(self, evidence: Evidence, held: Stretch) -> Evidence:
+        """The evidence with what the probe, the sheet and the device itself say beside it, `held` while it was made."""
+        ceiling = evidence.ceiling
+        evidence = replace(
+            with_conditions(evidence, held, self.device),
+            peak_limit_flops_per_s=self.peak_limit_flops_per_s(ceiling) if ceiling is not None else None,
+            is_peak_limit_measured=self.is_peak_limit_measured(ceiling) if ceiling is not None else True,
+            probe_doubts=self.doubts,
+            probe_excess=self.probe.excess,
+            identity=self.identity,
+        )
+        return self._with_peak_again(evidence)
+
+    def _with_peak_again(self, evidence: Evidence) -> Evidence:
         """Before arithmetic accuses anyone the matrix product is measured again, and the fastest one holds.
 
         A neighbour may have held it down in the only second in which it was measured.
@@ -225,6 +239,18 @@ class Bench:
             return None
         usable = _USABLE_DTYPES.get(ceiling.traffic.dtype or "", tuple(peaks))
         return max((peaks[dtype] for dtype in usable if dtype in peaks), default=max(peaks.values()))
+
+
+def with_conditions(evidence: Evidence, held: Stretch, device: Device) -> Evidence:
+    """The evidence with how the device was meanwhile, and who used it besides."""
+    return replace(
+        evidence,
+        neighbours_share=held.neighbours_share,
+        steal_share=held.steal_share,
+        neighbours=held.neighbours,
+        cores=device.compute_units if device.is_cpu else None,
+        clocks=Clocks.of(held),
+    )
 
 
 class BestOfAll:

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from pytest_roofline.bench import Bench
-from pytest_roofline.checks import Check
-from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.placement import Placement
-from pytest_roofline.protocol import Backend
+from pytest_roofline.instrument_part import InstrumentPart
 from pytest_roofline.result import Result, unmeasured_result
-from pytest_roofline.session import Session
-from pytest_roofline.settings import Settings, whole_number
-from pytest_roofline.traffic import Traffic
+from pytest_roofline.settings import whole_number
 
 
-class BenchmarkInstrument(ABC):
-    """Judges benchmarks. What it needs of the instrument: its session and settings, and where results are kept."""
-
-    _session: Session
-    _settings: Settings
-    _placement: Placement
-    _checks: Sequence[Check]
-
-    @abstractmethod
-    def traffic(
-        self,
-        model: Any,
-        *,
-        batch: int | None = None,
-        context: int | None = None,
-        step: Callable[..., Any] | None = None,
-        weights: str | None = None,
-        kv: str | None = None,
-    ) -> Traffic:
-        """Bytes and FLOPs of one pass of `model`."""
-
-    @abstractmethod
-    def _bench(self, device: Device, backend: Backend) -> Bench:
-        """The place of a measurement."""
-
-    @abstractmethod
-    def _keep(self, result: Result) -> Result:
-        """Remember and report a result; a bogus one raises at once."""
+class BenchmarkInstrument(InstrumentPart):
+    """Judges benchmarks of another plugin."""
 
     def annotate(
         self,

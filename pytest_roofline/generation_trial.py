@@ -13,7 +13,7 @@ from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.attempts import FreshInput, Work
 from pytest_roofline.checks.bounds import allowances
 from pytest_roofline.checks.ceiling import memory_bytes
-from pytest_roofline.checks.evidence import Clocks, Evidence
+from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.generated import Generated, Replay
 from pytest_roofline.compile_logs import CompileLogs
 from pytest_roofline.condition_watch import ConditionWatch
@@ -212,21 +212,11 @@ class GenerationTrial:
             timed_out=seen.timed_out,
             batch=ceiling.batch,
             tokens_per_pass=ceiling.tokens_per_pass,
-            peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
-            is_peak_limit_measured=bench.is_peak_limit_measured(ceiling),
-            neighbours_share=conditions.neighbours_share,
-            steal_share=conditions.steal_share,
-            neighbours=conditions.neighbours,
-            cores=bench.device.compute_units if bench.device.is_cpu else None,
-            probe_doubts=bench.doubts,
-            probe_excess=bench.probe.excess,
             survey=None if look.surveyor is None else look.surveyor.survey(),
-            clocks=Clocks.of(conditions),
-            identity=bench.identity,
             generated=self._generated(look.run, runs),
             allow=self._settings.allow,
         )
-        evidence = bench.with_peak_again(evidence)
+        evidence = bench.with_witnesses(evidence, conditions)
         needed = memory_bytes(evidence)
         if needed is not None and is_suspicious(evidence.limit, needed, evidence.samples):
             with bench.best_of_all() as best:

@@ -10,10 +10,10 @@ from typing import Any
 
 from pytest_roofline.audit import Audit
 from pytest_roofline.backends.pulse import Pulse, open_pulse
-from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of
+from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_of, with_conditions
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.counted import Counted
-from pytest_roofline.checks.evidence import Clocks, Evidence, Limit
+from pytest_roofline.checks.evidence import Evidence, Limit
 from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
 from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.conditions import Stretch
@@ -202,8 +202,6 @@ class Hearing:
         ceiling, limit, interval = self._scale(ledger, pass_s)
         widened = stops.widened(interval, closed_s)
         evidence = self._witnessed(self._evidence(ledger, budgets, ceiling, limit, widened), counted)
-        if self._bench is not None:
-            evidence = self._bench.with_peak_again(evidence)
         evidence = replace(evidence, suspended_s=stops.inside_s, suspended_late_s=stops.late_s)
         fraction = (interval.low + interval.high) / 2 if interval is not None else None
         verdict = judge(evidence, fraction, self._checks)
@@ -286,7 +284,7 @@ class Hearing:
     ) -> Evidence:
         bench, traffic = self._bench, self._traffic
         held = self._watch.stretch() if self._watch else Stretch()
-        return Evidence(
+        evidence = Evidence(
             kind="audit",
             label=self._label,
             ceiling=ceiling,
@@ -313,15 +311,8 @@ class Hearing:
             ids_seen=ledger.ids_seen,
             batch=ledger.batch,
             tokens_per_pass=ledger.tokens_per_pass,
-            peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling) if bench and ceiling else None,
-            is_peak_limit_measured=bench.is_peak_limit_measured(ceiling) if bench and ceiling else True,
-            neighbours_share=held.neighbours_share,
-            steal_share=held.steal_share,
-            neighbours=held.neighbours,
-            cores=self._device.compute_units if self._device.is_cpu else None,
-            probe_doubts=bench.doubts if bench else (),
-            probe_excess=bench.probe.excess if bench else 1.0,
-            clocks=Clocks.of(held),
-            identity=bench.identity if bench else None,
             allow=self._settings.allow,
         )
+        if bench is None:
+            return with_conditions(evidence, held, self._device)
+        return bench.with_witnesses(evidence, held)

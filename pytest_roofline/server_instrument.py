@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
 
-from pytest_roofline.checks import Check
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.instrument_part import InstrumentPart
 from pytest_roofline.result import Result
-from pytest_roofline.settings import Settings
 from pytest_roofline.traffic import Traffic
 
 
-class ServerInstrument(ABC):
-    """Measures servers. What it needs of the instrument: its settings, its checks, and where results are kept."""
-
-    _settings: Settings
-    _checks: Sequence[Check]
-
-    @abstractmethod
-    def traffic(
-        self,
-        model: Any,
-        *,
-        batch: int | None = None,
-        context: int | None = None,
-        step: Callable[..., Any] | None = None,
-        weights: str | None = None,
-        kv: str | None = None,
-    ) -> Traffic:
-        """Bytes and FLOPs of one pass of `model`."""
-
-    @abstractmethod
-    def _keep(self, result: Result) -> Result:
-        """Remember and report a result; a bogus one raises at once."""
+class ServerInstrument(InstrumentPart):
+    """Measures servers."""
 
     def stream(
         self,

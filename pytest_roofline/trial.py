@@ -16,7 +16,7 @@ from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.bounds import allowances
 from pytest_roofline.checks.ceiling import closed_pass_s, memory_bytes
 from pytest_roofline.checks.counted import Counted
-from pytest_roofline.checks.evidence import Clocks, Evidence, Kind
+from pytest_roofline.checks.evidence import Evidence, Kind
 from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
 from pytest_roofline.checks.sized import Sized
 from pytest_roofline.compile_logs import CompileLogs
@@ -189,9 +189,7 @@ class Trial:
                     job.stopping or self._settings.stopping,
                     budgets.at_least,
                     budgets.at_most,
-                    allowances(
-                        traffic, ceiling, 0.0 if job.is_hot else knee, 1.0 if job.is_hot else bench.probe.excess
-                    ),
+                    allowances(traffic, ceiling, knee, bench.probe.excess, is_hot=job.is_hot),
                 ),
                 keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
                 compilations=compiled.entries,
@@ -225,20 +223,10 @@ class Trial:
             ids_seen=amounts.ids_per_pass if has_ids else None,
             batch=amounts.batch,
             tokens_per_pass=tokens_per_pass,
-            peak_limit_flops_per_s=bench.peak_limit_flops_per_s(ceiling),
-            is_peak_limit_measured=bench.is_peak_limit_measured(ceiling),
-            neighbours_share=held.neighbours_share,
-            steal_share=held.steal_share,
-            neighbours=held.neighbours,
-            cores=bench.device.compute_units if bench.device.is_cpu else None,
-            probe_doubts=bench.doubts,
-            probe_excess=bench.probe.excess,
             survey=None if amounts.surveyor is None else amounts.surveyor.survey(),
-            clocks=Clocks.of(held),
-            identity=bench.identity,
             allow=self._settings.allow,
         )
-        evidence = self._confronted(bench.with_peak_again(evidence), loop, bench, timing)
+        evidence = self._confronted(bench.with_witnesses(evidence, held), loop, bench, timing)
         size = self._sized(evidence, bench)
         if isinstance(size, str):
             notes.append(f"larger= was not held against the limit: {size}")

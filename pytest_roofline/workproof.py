@@ -124,10 +124,10 @@ class WorkProof:
             self._miss(f"{what}: a pass takes {format_seconds(self._pass_s)}, and {format_seconds(allowed_s)} are left")
             return None
         arguments = self._loop.arguments()
-        latest = self._deepened(arguments, allowed_s)
-        if self._question.has_inputs:  # the block before had others
-            latest = self._pass(arguments)
         try:
+            latest = self._deepened(arguments, allowed_s)
+            if self._question.has_inputs:  # the block before had others
+                latest = self._pass(arguments)
             seen = witness.overwritten(self._rerun(arguments, latest))
         except Exception as error:  # broad: nobody asked for this pass, so what it raises is not held against the test
             seen = Overwritten(fate="unknown", reason=f"a further pass raised {type(error).__name__}")
@@ -136,10 +136,10 @@ class WorkProof:
         return seen
 
     def _deepened(self, arguments: tuple[Any, ...], allowed_s: float) -> Any:
-        """The latest output, as many passes after the reset as the longest block had, where room and time allow it."""
+        """The latest output, as many passes after the reset as the longest block had, where time allows it."""
         missing = self._deepest - self._loop.since_reset
         is_cheap = self._pass_s is not None and missing * self._pass_s <= allowed_s
-        if self._loop.has_reset and missing > 0 and is_cheap and self._has_room(missing + PASSES_OF_A_LOOK):
+        if self._loop.has_reset and is_cheap:
             for _ in range(missing):
                 self._loop.outputs = self._pass(arguments)
         return self._loop.outputs

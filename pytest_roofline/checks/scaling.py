@@ -103,7 +103,7 @@ def does_not_grow(evidence: Evidence) -> Finding | None:
     # A measured limit has to be beaten, too: launches may cost the probes between the blocks more than the blocks.
     is_impossible = all(turn.block_bytes_per_s > limit.with_slack_bytes_per_s for turn in sized.turns)
     if limit.is_measured:
-        is_impossible = is_impossible and all(turn.exceeds(limit.slack) for turn in sized.turns)
+        is_impossible &= not evidence.probe_doubts and all(turn.exceeds(limit.slack) for turn in sized.turns)
     if is_impossible:
         rate = sized.least_bytes_from_memory / pass_s if pass_s > 0 else inf
         return Finding(

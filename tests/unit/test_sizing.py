@@ -263,3 +263,13 @@ def test_a_larger_step_must_be_larger() -> None:
     step = launches(backend, 1.0)
     with pytest.raises(RooflineUsageError, match=r"at least 2\.80 GB per pass, the step 2\.00 GB: .* 1\.5 times"):
         roofline.decode(step, traffic=2 * GB, larger=(step, 2.8 * GB))
+
+
+def test_a_probe_that_is_not_trusted_accuses_nobody() -> None:
+    """Without a sheet its best rate is the limit, and it says itself that it does not know the memory."""
+    evidence = replace(loop(), limit=limit(1e12, is_measured=True), sized=sized(2e12))
+    finding = does_not_grow(evidence)
+    assert finding is not None
+    assert finding.severity == "bogus"
+    doubted = does_not_grow(replace(evidence, probe_doubts=("the rate was still rising",)))
+    assert doubted is None or doubted.severity == "note"
