@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.whole_file import obstacle_of
 
 if TYPE_CHECKING:
     import pytest
@@ -52,21 +52,8 @@ def check_target(path: str, where: str) -> None:
 
     `where` is what was asked for: the option and the name as it was given.
     """
-    reason = 0
-    if os.path.isdir(path):
-        reason = errno.EISDIR
-    elif os.path.exists(path) and not os.path.isfile(path):  # a pipe, a terminal: written into
-        reason = 0 if os.access(path, os.W_OK) else errno.EACCES
-    else:
-        folder = os.path.dirname(os.path.realpath(path))
-        while not os.path.lexists(folder):  # those that are not there are made
-            folder = os.path.dirname(folder)
-        if not os.path.isdir(folder):
-            reason = errno.ENOTDIR
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            reason = errno.EACCES
-    if reason:
-        raise RooflineUsageError(f"{where} cannot be written: {os.strerror(reason)}")
+    if obstacle := obstacle_of(path):
+        raise RooflineUsageError(f"{where} cannot be written: {obstacle}")
 
 
 def exports(config: pytest.Config, asked: Any) -> Output:
@@ -86,10 +73,11 @@ def exports(config: pytest.Config, asked: Any) -> Output:
 
 def html(config: pytest.Config, path: str) -> Output:
     """The page of ``--roofline-html``; without plotly that is said before anything is measured."""
-    from pytest_roofline.report.html import check_html, write_html
+    from pytest_roofline.report.html import write_html
+    from pytest_roofline.report.html_shell import chart_library
 
     file = path_in(config, path)
-    check_html(file)
+    chart_library()
     check_target(file, f"--roofline-html: {path!r}")
 
     def write(document: Document) -> Iterable[str]:

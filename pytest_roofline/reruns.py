@@ -6,7 +6,7 @@ verdict is no noise: it says that the code under test was not measured, so no la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_roofline.errors import BogusMeasurement
@@ -32,6 +32,11 @@ def irrevocable(former: Sequence[Attempt], raised: BaseException | None = None) 
                 "--rerun-except=BogusMeasurement saves the time of the other attempts"
             )
     return None
+
+
+def last_attempts(tests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of the tests of a document those as they ended: one that was run again stands in its last attempt as well."""
+    return [test for test in tests if test.get("outcome") != "rerun"]
 
 
 def rerun_lines(records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_roofline.budgets.document import raw_bytes
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.specs.plain_data import LARGEST_BYTES, decoded
+from pytest_roofline.whole_file import obstacle_of
 
 BOM = b"\xef\xbb\xbf"
 _ATTEMPTS = 3
@@ -18,14 +19,8 @@ _ATTEMPTS = 3
 
 def check_writable(path: str, name: str) -> None:
     """RooflineUsageError where it is known already that the file cannot be replaced, or made."""
-    path = os.path.realpath(path)
-    folder = os.path.dirname(path)
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise RooflineUsageError(f"--roofline-update-budgets: {name}: nothing can be written in {folder}")
-    if os.path.lexists(path) and not os.access(path, os.W_OK):
-        raise RooflineUsageError(f"--roofline-update-budgets: {name}: is not to be written: it is read-only")
+    if obstacle := obstacle_of(path):
+        raise RooflineUsageError(f"--roofline-update-budgets: {name!r} cannot be written: {obstacle}")
 
 
 class BudgetsText:

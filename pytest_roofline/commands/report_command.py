@@ -37,18 +37,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> tuple[str, int]:
     """Write what was asked for, and say where it is."""
     from pytest_roofline.exports.registry import parse_exports
-    from pytest_roofline.results.reading import cut_off, read_results
+    from pytest_roofline.results.reading import cut_off, results_given
 
     exports = () if arguments.export is None else parse_exports(arguments.export, "--export")
     if arguments.html is None and not exports:
         raise RooflineUsageError("nothing to make of it: --html FILE, or --export NAME=FILE (or both)")
-    shown = one_line(arguments.results, 256)
-    try:
-        document = read_results(arguments.results)
-    except OSError as error:
-        raise RooflineUsageError(f"{shown}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise RooflineUsageError(str(error)) from error
+    document, shown = results_given(arguments.results, "RESULTS.json"), one_line(arguments.results, 256)
     cut = cut_off(document)
     said: dict[str, Any] = {"schema": SCHEMA, "tests": len(document["tests"]), "cut_off": cut or None}
     lines = [f"{shown}: {cut}"] if cut else []

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_roofline.comparison.change import Change, Refusal, change_of
 from pytest_roofline.comparison.speeds import THRESHOLD
+from pytest_roofline.reruns import last_attempts
 
 Record = Mapping[str, Any]
 
@@ -74,7 +75,7 @@ def compare_runs(old: Record, new: Record, *, threshold: float = THRESHOLD) -> R
 
 def _by_name(tests: Sequence[Record]) -> dict[str, Record]:
     """Tests by node id; with the worker where several ran the same one. Only the last attempt of each."""
-    last = [test for test in tests if test["outcome"] != "rerun"]
+    last = last_attempts(tests)
     counts: dict[str, set[str | None]] = {}
     for test in last:
         counts.setdefault(test["node_id"], set()).add(test["worker"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pytest_roofline.exports import github_annotations, github_summary
 from pytest_roofline.exports.measured import true_figures, verdicts_in
 from pytest_roofline.exports.registry import Export
+from pytest_roofline.whole_file import write_whole
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 WORKSPACE = "GITHUB_WORKSPACE"
@@ -80,21 +80,7 @@ def _appended(document: Mapping[str, Any], export: Export, folder: str, environm
 
 
 def _replaced(document: Mapping[str, Any], export: Export, path: str, text: str) -> list[str]:
-    body = text.encode("utf-8", "backslashreplace")
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe, a terminal: nothing to put in its place
-        with open(path, "wb") as file:
-            file.write(body)
-        return [_said(document, export, path)]
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    beside = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(beside, "wb") as file:
-            file.write(body)
-        os.replace(beside, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(beside)
-        raise
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
     return [_said(document, export, path)]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_roofline.errors import one_line
+from pytest_roofline.reruns import last_attempts
 from pytest_roofline.units import format_fraction, format_rate
 
 VERDICTS = ("bogus", "inconclusive", "failed", "bogus (caught)", "passed", "not measured", "crashed")
@@ -101,8 +102,8 @@ def true_figures(document: Mapping[str, Any]) -> tuple[Measured, ...]:
 
 
 def tests_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tests of a document that used the tool."""
-    return [test for test in _sequence(document.get("tests")) if isinstance(test, Mapping)]
+    """The tests of a document that used the tool, as they ended."""
+    return last_attempts(test for test in _sequence(document.get("tests")) if isinstance(test, Mapping))
 
 
 def verdict_of(test: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.inventory import Inventory
 from pytest_roofline.machine import Machine
 from pytest_roofline.prediction import EXCHANGED_BYTES, EXPECTED_SHARES
+from pytest_roofline.whole_file import write_whole
 from pytest_roofline.workload import MOST_TOKENS_PER_PASS, Workload
 
 PAGE = Path(__file__).with_name("page")
@@ -109,9 +110,10 @@ class Calculation:
 def write_calculator(calculation: Calculation, file: str) -> None:
     """Write the page. Raises RooflineUsageError where the file cannot be written."""
     try:
-        Path(file).write_text(calculator_page(calculation), encoding="utf-8", newline="\n")
+        write_whole(file, calculator_page(calculation).encode())
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise RooflineUsageError(f"--html: {file[:256]}: cannot be written: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RooflineUsageError(f"--html: {one_line(file, 256)}: cannot be written: {reason}") from error
 
 
 def calculator_page(calculation: Calculation) -> str:

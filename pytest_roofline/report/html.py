@@ -7,17 +7,16 @@ and for each test its samples between the re-probes, its traffic, findings, cond
 from __future__ import annotations
 
 import html
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pytest_roofline
-from pytest_roofline.errors import RooflineUsageError, one_line
+from pytest_roofline.errors import one_line
 from pytest_roofline.report.html_data import Detail, page_data
-from pytest_roofline.report.html_shell import chart_library, page_of
+from pytest_roofline.report.html_shell import page_of
 from pytest_roofline.units import format_fraction
+from pytest_roofline.whole_file import write_whole
 
 MOST_BYTES = 5_000_000
 """A page is kept under this size, so that CI systems show it and mail takes it."""
@@ -65,30 +64,8 @@ def write_html(document: Mapping[str, Any], file: str) -> int:
     OSError where it cannot be written.
     """
     page = html_page(document).encode()
-    path = os.path.realpath(file)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe, a terminal: nothing may take its place
-        with open(path, "wb") as out:
-            out.write(page)
-        return len(page)
-    draft = f"{path}.{os.getpid()}.part"
-    try:
-        with open(draft, "wb") as out:
-            out.write(page)
-        os.replace(draft, path)
-    except OSError as error:
-        with suppress(OSError):
-            os.remove(draft)
-        error.filename = file  # what was asked for; nobody knows the draft
-        raise
+    write_whole(file, page)
     return len(page)
-
-
-def check_html(file: str) -> None:
-    """What is better said before a long run than after it: MissingDependency, and RooflineUsageError for a folder."""
-    chart_library()
-    if os.path.isdir(file):
-        raise RooflineUsageError(f"--roofline-html: {one_line(file, 256)} is a folder; name a file")
 
 
 # -- for readers without scripts ------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_roofline.reruns import last_attempts
+
 _SERIES = (
     *("passes", "step_s", "fixed_s", "closed_step_s", "ruler_before_bytes_per_s", "ruler_after_bytes_per_s"),
     *("fraction", "context"),
@@ -39,9 +41,7 @@ def page_data(document: Mapping[str, Any], detail: Detail) -> dict[str, Any]:
     """The data of the page: builtin types, no nulls inside of records, no NaN."""
     devices = _Devices()
     probes = list(_probes(document, devices))
-    # An attempt that was run again stands in the test's last one as well.
-    tests = [test for test in _mappings(document.get("tests")) if test.get("outcome") != "rerun"]
-    rows = [row for test in tests for row in _rows(test, devices)]
+    rows = [row for test in last_attempts(_mappings(document.get("tests"))) for row in _rows(test, devices)]
     data = {
         "run": _mapping(document.get("run")),
         "libraries": _mapping(document.get("libraries")),

@@ -91,11 +91,6 @@ def cut_off(document: Mapping[str, Any]) -> str:
     return f"cut off: {tests} in it, the run's end is not"
 
 
-def last_attempts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tests of a run as they ended: of one that was run again, no attempt but the last, which has the others."""
-    return [test for test in document["tests"] if test["outcome"] != "rerun"]
-
-
 def _known() -> str:
     return "1" if SCHEMA == 1 else f"1 to {SCHEMA}"
 

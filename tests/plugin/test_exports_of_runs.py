@@ -201,7 +201,7 @@ def test_roofline_report_exports_a_file_of_results(
     for asked, error in (
         ((), "nothing to make of it: --html FILE, or --export NAME=FILE (or both)"),
         (("--export", "benchr"), "--export: 'benchr' is no format of an export; did you mean bencher?"),
-        (("--export", "bencher=r.json/x"), "r.json: cannot be written: "),
+        (("--export", "bencher=r.json/x"), "r.json/x: cannot be written: "),
     ):
         assert main(["report", "r.json", *asked]) == 2
         assert error in capsys.readouterr().err

@@ -207,7 +207,7 @@ def test_a_run_before_that_was_cut_off_is_said(run: Run, pytester: pytest.Pytest
         (["--roofline-export=bencher=folder"], "--roofline-export: 'folder' cannot be written: Is a directory"),
         (
             ["--roofline-budgets=file/new/b.yaml", "--roofline-update-budgets=tighten"],
-            "--roofline-update-budgets: file/new/b.yaml: nothing can be written in *file",
+            "--roofline-update-budgets: 'file/new/b.yaml' cannot be written: Not a directory",
         ),
     ],
 )

@@ -185,7 +185,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("llama-3.1-8b", "--html", "{folder}/none/page.html"), "--html: {folder}/none/page.html: cannot be written: "),
+        (("llama-3.1-8b", "--html", "/dev/null/page.html"), "--html: /dev/null/page.html: cannot be written: "),
         (("llama-3.1-8b", "--html", "{folder}"), "--html: {folder}: cannot be written: "),
         (("llama-3.1-8b", "--html", ""), "--html: which file?"),
         (

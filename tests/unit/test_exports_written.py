@@ -15,6 +15,7 @@ from run_documents import HOSTILE, bogus, case, document, hostile, mixed, result
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.exports.destination import write_exports
+from pytest_roofline.exports.github_annotations import github_annotations
 from pytest_roofline.exports.measured import measured_in, shortened, true_figures, verdicts_in
 from pytest_roofline.exports.registry import FORMATS, NAMES, parse_exports
 
@@ -217,3 +218,17 @@ def test_annotations_name_files_as_the_repository_does(tmp_path: Path, root: str
     where = str(tmp_path / root) if root else ""
     lines = list(write_exports(mixed(), exports, folder=str(tmp_path), environment=environment, root=where))
     assert f"file={file},line=12," in lines[0]
+
+
+def test_an_attempt_that_was_run_again_is_no_test_of_its_own() -> None:
+    """It stands in the file of results; figures, counts and annotations are those of the last attempt."""
+    missed = result(verdict="failed", standing="failed", fraction=0.41)
+    made = document(
+        case("t.py::test_again", missed, outcome="rerun", message="BelowCeiling: 41 %"),
+        case("t.py::test_again", result()),
+    )
+    (figure,) = true_figures(made)
+    assert (figure.name, figure.standing) == ("t.py::test_again", "passed")
+    assert verdicts_in(made)["passed"] == 1
+    assert verdicts_in(made)["failed"] == 0
+    assert github_annotations(made) == ""

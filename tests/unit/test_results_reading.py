@@ -16,8 +16,9 @@ from made_up_runs import document_with, kept_test, result_of
 
 from pytest_roofline.comparison.runs import compare_runs
 from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.reruns import last_attempts
 from pytest_roofline.results import document, reading
-from pytest_roofline.results.reading import last_attempts, read_results, results_given
+from pytest_roofline.results.reading import read_results, results_given
 from pytest_roofline.results.shape import fault_in, schema_of
 
 # As the first version with --roofline-json wrote it, before a release: decode, kernel and audit, every verdict, tests
@@ -154,7 +155,7 @@ def test_hostile_names_forge_no_line(tmp_path: Path) -> None:
 def test_only_the_last_attempt_is_the_end() -> None:
     """What was run again stands in the file with every attempt, for whoever looks; the last one has the others."""
     first, last = kept_test(outcome="rerun"), kept_test(result_of())
-    assert last_attempts(document_with(first, last)) == [last]
+    assert last_attempts(document_with(first, last)["tests"]) == [last]
 
 
 # -- the reader's own look at the shape, against a validator of the standard -----------------------------------------
