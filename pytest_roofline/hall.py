@@ -17,10 +17,8 @@ NOT_RUNS = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly"
 def begin(config: pytest.Config) -> None:
     """Read the options, and prepare what is made of the results; a wrong option ends the session here."""
     check_options(config)
-    if resolve(config, "mode") == "require":  # tests may run where this process sees no more of them than their reports
-        from pytest_roofline.tally import tally_of
-
-        tally_of(config)
+    if resolve(config, "mode") == "require" and is_controller(config):
+        config.pluginmanager.register(Requirement(config), "roofline-requirement")
     asked = [option.name for option in OPTIONS if option.name in OUTPUTS and resolve(config, option.name)]
     if asked and is_controller(config):
         from pytest_roofline.run import ResultsLog
@@ -36,18 +34,22 @@ def begin(config: pytest.Config) -> None:
         config.pluginmanager.register(watch, "roofline-budgets")
 
 
-def finish(session: pytest.Session) -> None:
+class Requirement:
     """With --roofline=require a run that measured nothing, or did not find its device, is an error."""
-    config = session.config
-    if not is_controller(config) or resolve(config, "mode") != "require":
-        return
-    from pytest_roofline.run import faults_of
-    from pytest_roofline.tally import tally_of
 
-    tally = tally_of(config)
-    tally.faults = faults_of(config, tally)
-    if tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    def __init__(self, config: pytest.Config) -> None:
+        from pytest_roofline.tally import tally_of
+
+        self._tally = tally_of(config)  # tests may run where this process sees no more of them than their reports
+
+    @pytest.hookimpl(trylast=True)  # whoever else changes the exit status of a run without tests has done it by now
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """The end: a run that was green so far is red by it."""
+        from pytest_roofline.run import faults_of
+
+        self._tally.faults = faults_of(session.config, self._tally)
+        if self._tally.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 class SelftestWatch:

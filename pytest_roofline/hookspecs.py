@@ -2,6 +2,8 @@
 
 Every hook is called in the process that measures: with pytest-xdist that is the worker. Each example is run by the
 tests of this package.
+
+No run loads this room: `plugin` declares the names alone, because every run of every project would pay for the words.
 """
 
 from __future__ import annotations

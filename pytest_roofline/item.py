@@ -283,6 +283,9 @@ def finish_report(
             excuse(item, report, excinfo.value)
         polish(item, report, excinfo)
     if report.when == "call":
+        if item.stash.get(JUDGED, False):
+            # Not a copy: whoever runs a test again behind its report (pytest-retry) hands on the report of the first.
+            report.user_properties = item.user_properties
         sign(item, report)
         illustrate(item, report)
 

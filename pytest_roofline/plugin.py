@@ -57,11 +57,18 @@ def roofline(request: pytest.FixtureRequest) -> Generator[Instrument, None, None
     yield from instrument_for(request)
 
 
-def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Hooks that others implement."""
-    from pytest_roofline import hookspecs
+class _HookNames:
+    """The hooks that others implement, and no word about them: `hookspecs` has those, and nobody needs it to run."""
 
-    pluginmanager.add_hookspecs(hookspecs)
+    def pytest_roofline_backends(self, config: object) -> None: ...
+    def pytest_roofline_checks(self, config: object) -> None: ...
+    def pytest_roofline_probe_finished(self, probe: object) -> None: ...
+    def pytest_roofline_verdict_reached(self, result: object, item: object) -> None: ...
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare them."""
+    pluginmanager.add_hookspecs(_HookNames)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -121,29 +128,9 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_report_teststatus(report: Any) -> Any:
-    """Letter and word of a bogus or inconclusive test; outcome and category stay pytest's."""
-    if report.when != "call" or not any(name == "roofline.verdict" for name, _ in report.user_properties):
-        return None
-    from pytest_roofline.tally import status_of
-
-    return status_of(report)
-
-
-@pytest.hookimpl(trylast=True)  # whoever else changes the exit status of a run without tests has done it by now
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """With --roofline=require a run that measured nothing, or did not find its device, is an error."""
-    if is_anything_given(session.config):
-        from pytest_roofline.hall import finish
-
-        finish(session)
-
-
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table, the inconclusive tests, and how many were not judged."""
     if "pytest_roofline.tally" in sys.modules:
         from pytest_roofline.run import summarise
 
         summarise(config, terminalreporter)
-        # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
-        terminalreporter.stats.get("skipped", []).sort(key=lambda report: bool(pytest_report_teststatus(report)))

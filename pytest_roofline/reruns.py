@@ -11,6 +11,8 @@ from typing import Any
 
 from pytest_roofline.errors import BogusMeasurement
 
+RERUN = "rerun"
+"""What a results file calls the outcome of an attempt that was not the last one."""
 Attempt = Mapping[str, Any]
 """What is kept of one: ``verdict``, ``message`` (one line, empty where it passed) and its ``results``."""
 
@@ -36,7 +38,12 @@ def irrevocable(former: Sequence[Attempt], raised: BaseException | None = None) 
 
 def last_attempts(tests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of the tests of a document those as they ended: one that was run again stands in its last attempt as well."""
-    return [test for test in tests if test.get("outcome") != "rerun"]
+    return [test for test in tests if test.get("outcome") != RERUN]
+
+
+def is_run_again(outcome: str) -> bool:
+    """Whether the outcome of a report says that the test has not ended: each plugin has its own word for that."""
+    return outcome not in ("passed", "failed", "skipped")
 
 
 def rerun_lines(records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

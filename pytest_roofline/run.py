@@ -18,9 +18,10 @@ from pytest_roofline.given import budgets_of, resolve, settings_of
 from pytest_roofline.item import session_of
 from pytest_roofline.outcome import UNMEASURED
 from pytest_roofline.report.terminal import header_line, header_lines, summary_lines
+from pytest_roofline.reruns import RERUN, is_run_again
 from pytest_roofline.results.document import ResultsDocument, document_of, line_of
 from pytest_roofline.results.origin import commit_of, merged, message_of, place_of
-from pytest_roofline.tally import ORIGIN, RECORD, tally_of
+from pytest_roofline.tally import ORIGIN, RECORD, status_of, tally_of
 
 if TYPE_CHECKING:
     from pytest_roofline.tally import Tally
@@ -86,7 +87,7 @@ class ResultsLog:
         test = line_of(
             {
                 "node_id": report.nodeid,
-                "outcome": report.outcome,
+                "outcome": RERUN if is_run_again(report.outcome) else report.outcome,
                 "duration_s": report.duration,
                 "worker": getattr(report, "worker_id", None),
                 "file": file,
@@ -197,6 +198,8 @@ def summarise(config: pytest.Config, terminalreporter: Any) -> None:
             terminalreporter.write("\n")
     for fault in tally.faults:
         terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)
+    # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
+    terminalreporter.stats.get("skipped", []).sort(key=lambda report: status_of(report) is not None)
 
 
 def faults_of(config: pytest.Config, tally: Tally) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.reruns import is_run_again
+
 RECORD = "roofline"
 """The user property with the record of a test, as JSON text."""
 ABSENT = "roofline.absent"
@@ -40,6 +42,10 @@ class Tally:
             elif name == ABSENT:
                 self.absent[report.nodeid] = value
 
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+        """Letter and word of a bogus or inconclusive test; outcome and category stay pytest's."""
+        return status_of(report)
+
 
 TALLY: pytest.StashKey[Tally] = pytest.StashKey()
 
@@ -53,8 +59,8 @@ def tally_of(config: pytest.Config) -> Tally:
 
 
 def status_of(report: Any) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
-    """Letter and word of a bogus or inconclusive test, for ``pytest_report_teststatus``; None for every other one."""
-    if report.outcome == "rerun" or hasattr(report, "wasxfail"):
+    """Letter and word of a bogus or inconclusive test; None for what is no report of one."""
+    if report.when != "call" or is_run_again(report.outcome) or hasattr(report, "wasxfail"):
         return None
     standing = str(dict(report.user_properties).get("roofline.verdict"))
     if standing not in WORDS or (standing == "bogus" and not report.failed):

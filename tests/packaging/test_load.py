@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "numpy", "yaml", "rich", "jax", "pynvml", "filelock", "mlx")
 OURS = {
     "pytest_roofline",
-    "pytest_roofline.hookspecs",
     "pytest_roofline.options",
     "pytest_roofline.plugin",
 }

@@ -33,6 +33,13 @@ def test_every_hook_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
+def test_the_plugin_declares_what_is_described(pytestconfig: pytest.Config, hook: Any) -> None:
+    """The same name with the same arguments: the plugin declares its hooks without the words."""
+    declared = getattr(pytestconfig.hook, hook.__name__).spec
+    assert list(declared.argnames) == list(inspect.signature(hook).parameters)
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
 def test_the_example_of_a_hook_runs(run: Run, hook: Any) -> None:
     """What the docstring shows works as it stands."""
     example = example_of(hook)

@@ -152,6 +152,31 @@ def test_pytest_cov(run: Run, pytester: pytest.Pytester) -> None:
     assert json.loads((pytester.path / "cov.json").read_text())["totals"]["percent_covered"] == 100
 
 
+WATCHERS = {
+    "pytest_instafail": ("instafail", "--instafail"),
+    "pytest_clarity": ("clarity",),
+    "pytest_mock": ("pytest_mock",),
+    "pytest_order": ("pytest_order",),
+    "pytest_profiling": ("profiling", "--profile"),
+    "pytest_split": ("pytest-split", "--splits=2", "--group=1"),
+    "pytest_sugar": ("sugar",),
+}
+
+
+@pytest.mark.parametrize("module", WATCHERS)
+def test_what_shows_sorts_or_profiles_tests(run: Run, module: str) -> None:
+    """Every row is there, with the verdicts that the tests have without it."""
+    name, *arguments = WATCHERS[module]
+    result = run(MANY, *beside(module, name), *arguments, fresh=True)
+    rows = ["test_many[[]0[]] * 80 % * passed"]
+    if module == "pytest_split":  # the first half of them
+        result.assert_outcomes(passed=5, deselected=4)
+    else:
+        result.assert_outcomes(passed=7, skipped=1, failed=1)
+        rows += ["test_bogus * 200 % * bogus", "test_doubt * inconclusive"]
+    result.stdout.fnmatch_lines_random(rows)
+
+
 # -- asynchronous tests ---------------------------------------------------------------------------------------------
 
 ASYNCHRONOUS = """

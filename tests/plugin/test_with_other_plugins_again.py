@@ -11,6 +11,9 @@ import pytest
 from inner_runs import Run, all_properties_of
 from other_plugins import LOCK, LOCKED, beside, not_a_worker  # noqa: F401
 
+from pytest_roofline.reruns import last_attempts
+from pytest_roofline.results.reading import read_results
+
 FIRST_ATTEMPT = """
 import pytest
 from pytest_roofline.backends.fake import FakeModel
@@ -121,6 +124,67 @@ def test_an_undecided_test_that_fails_may_be_run_again(run: Run) -> None:
             "*1 passed, 1 rerun*",
         ]
     )
+
+
+# -- pytest-retry and flaky -----------------------------------------------------------------------------------------
+
+RETRIED = (
+    FIRST_ATTEMPT
+    + """
+MARKS
+
+MARK
+@pytest.mark.roofline(at_least=0.6)
+def test_slow_first(roofline, attempt):
+    model = of(0.4 if attempt == 1 else 0.8)
+    roofline.decode(model.step, model=model)
+
+MARK
+def test_bogus_first(roofline, attempt):
+    roofline.decode(of(0.8).step, traffic=5e9 if attempt == 1 else 2e9)
+
+MARK
+@pytest.mark.roofline(at_least=0.6)
+def test_bogus_last(roofline, attempt):
+    roofline.decode(of(0.4).step, traffic=5e9 if attempt > 1 else 2e9)
+"""
+).replace("ATTEMPTS.append(1)\n    return len(ATTEMPTS)", "ATTEMPTS.append(node)\n    return ATTEMPTS.count(node)")
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    ("module", "name", "marks", "mark"),
+    [
+        ("pytest_retry", "pytest-retry", "", "@pytest.mark.flaky(retries=1)"),
+        ("flaky", "flaky", "from flaky import flaky", "@flaky(max_runs=2)"),
+    ],
+    ids=["pytest-retry", "flaky"],
+)
+def test_plugins_that_retry_behind_the_report(
+    run: Run, pytester: pytest.Pytester, module: str, name: str, marks: str, mark: str, workers: tuple[str, ...]
+) -> None:
+    """Table, JUnit and results file speak of the last attempt, whose outcome the report has; bogus stays bogus."""
+    if workers:
+        pytest.importorskip("xdist")
+    source = RETRIED.replace("def attempt():", "def attempt(request):\n    node = request.node.nodeid")
+    source = source.replace("MARKS", marks).replace("MARK", mark)
+    files = ("--junitxml=junit.xml", "--roofline-json=results.json")
+    result = run(source, *beside(module, name), *workers, *files, fresh=True)
+    result.stdout.fnmatch_lines_random(
+        [
+            "test_slow_first * 80 % * passed",
+            "RERUN *::test_slow_first: passed on attempt 2 of 2",
+            "RERUN *::test_bogus_first: bogus on attempt 2 of 2",
+            "RERUN *::test_bogus_last: bogus on attempt 2 of 2",
+            "BOGUS *::test_bogus_first - *BogusMeasurement: attempt 1 of this test was bogus, *",
+            "BOGUS *::test_bogus_last - *BogusMeasurement: 5.00 GB per pass declared, *",
+            "*2 failed, 1 passed*",
+        ]
+    )
+    ends = {"test_slow_first": "passed", "test_bogus_first": "bogus", "test_bogus_last": "bogus"}
+    assert {test: all_properties_of(pytester, test)[-1]["roofline.verdict"] for test in ends} == ends
+    tests = last_attempts(read_results(str(pytester.path / "results.json"))["tests"])
+    assert {test["node_id"].rpartition("::")[2]: test["verdict"] for test in tests} == ends
 
 
 # -- pytest-timeout -------------------------------------------------------------------------------------------------
