@@ -159,9 +159,9 @@ class Audit:
         stop = self._clock()
         self._drain()
         drained = self._clock()
-        self._force(self._passes.last_output, is_lazy=True)
+        self._evaluate(self._passes.last_output)
         finished = self._clock()
-        self._force(self._passes.last_output, is_lazy=False)
+        self._force(self._passes.last_output)
         self._stated.append(Stated(start_s=start, stop_s=stop, drained_s=drained, finished_s=finished))
 
     def claim(
@@ -194,10 +194,9 @@ class Audit:
         self._drain()
         drained = self._clock()
         held = [held for held in (outputs, ids, self._passes.last_output) if held is not None]
-        # Only where work waits for its output is forcing it a part of the work; elsewhere it may be a compilation.
-        self._force(held, is_lazy=True)
+        self._evaluate(held)
         forced = self._clock()
-        self._force(held, is_lazy=False)
+        self._force(held)
         marked = max((marker.finished_s() for marker in markers), default=entry)
         if all(backend.is_marker_complete for backend in self._drains()):
             marked = max(marked, drained)  # no queue can have outlasted the markers
@@ -281,17 +280,30 @@ class Audit:
         for backend in self._drains():
             backend.drain()
 
-    def _force(self, output: Any, *, is_lazy: bool | None = None) -> None:
+    def _evaluate(self, output: Any) -> None:
+        """Have an output computed where the work waits until somebody asks for it, and nothing more.
+
+        Reading it is no part of that work: a device may compile a program of its own for the first read.
+        """
+        for backend in self._lazy_holders(output):
+            evaluate = getattr(backend, "evaluate", None)
+            if evaluate is None or not evaluate(output):
+                backend.force(output)
+
+    def _force(self, output: Any) -> None:
         if output is None:
             return
         drains = self._drains()
-        for backend in drains:
-            if is_lazy is None or _waits_for(backend, output) is is_lazy:
-                backend.force(output)
-        if is_lazy is not False:  # a framework without a context of its own (torch on the CPU) may be lazy all the same
-            for backend in self._companions():
-                if not any(backend is one for one in drains) and _waits_for(backend, output):
-                    backend.force(output)
+        lazy = [backend for backend in self._lazy_holders(output) if not any(backend is one for one in drains)]
+        for backend in (*drains, *lazy):
+            backend.force(output)
+
+    def _lazy_holders(self, output: Any) -> list[Backend]:
+        """The frameworks whose part of an output waits to be asked for, also where they have no context of their own
+        (torch on the CPU)."""
+        drains = self._drains()
+        companions = [backend for backend in self._companions() if not any(backend is one for one in drains)]
+        return [] if output is None else [one for one in (*drains, *companions) if _waits_for(one, output)]
 
     def _count_ids(self, ids: Any) -> int:
         count = count_ids(ids)
@@ -312,8 +324,8 @@ class Audit:
         if self._compile_logs is not None:
             self._compile_logs.poll()
         begun_s = self._clock()
-        every = [backend.mark() for backend in self._drains() if backend.has_context()]
-        markers = tuple(marker for marker in every if marker is not None)
+        every = [backend.mark() for backend in self._drains()]
+        markers = tuple([marker for marker in every if marker is not None])
         for marker in markers:
             # Marking one framework's queue delays the mark of the next, and nothing was submitted meanwhile.
             since = getattr(marker, "since", None)

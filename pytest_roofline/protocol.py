@@ -115,6 +115,7 @@ class Backend(Protocol):
     """Whether work waits until its output is asked for: then each pass is submitted, and forcing it is its work.
 
     An eager backend may have a method ``holds_lazy(output) -> bool`` for devices on which it is lazy all the same.
+    Either may have ``evaluate(output) -> bool``, which has an output computed without reading it (False: it could not).
     """
 
     is_marker_complete: bool

@@ -174,6 +174,12 @@ class MlxBackend:
                 array[(0,) * array.ndim].item()
         return Forced(arrays=len(arrays), ids=ids, id_arrays=id_arrays)
 
+    def evaluate(self, output: Any) -> bool:
+        """Evaluate every array of the output, and read none; false where MLX is not in use."""
+        if self.has_context():
+            self._mx.eval(list(self._arrays(output)))
+        return self.has_context()
+
     def mark(self) -> Marker | None:
         """A tiny operation on every known stream; None where MLX is not in use."""
         if not self.has_context():

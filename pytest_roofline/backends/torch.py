@@ -259,6 +259,10 @@ class TorchBackend:
         """Whether a tensor of the output is on a device that evaluates when it is read (XLA, TorchScript's)."""
         return torch_outputs.holds_lazy(output)
 
+    def evaluate(self, output: Any) -> bool:
+        """Have such a device evaluate what is pending, without reading it; False where it cannot be asked to."""
+        return torch_outputs.evaluate(output)
+
     def open_compile_log(self) -> TorchCompileLog:
         """What `torch.compile` compiles and what is captured from now on."""
         return TorchCompileLog(self._read_clock)

@@ -106,7 +106,7 @@ def force(output: Any) -> Forced:
     tensor of shape (batch, n) counts batch * n. Integers inside caches and other objects are not counted (a
     cache keeps positions and lengths as such). Nothing raises: what cannot be read is a note.
     """
-    _evaluate(output)
+    evaluate(output)
     walk = Walk(output)
     arrays = 0
     ids: int | None = None
@@ -211,14 +211,20 @@ def _device_kinds(output: Any) -> set[str]:
     return kinds
 
 
-def _evaluate(output: Any) -> None:
-    """Have lazy devices evaluate what is pending and keep it: each read of an element runs the graph anew."""
+def evaluate(output: Any) -> bool:
+    """Have lazy devices evaluate what is pending and keep it: each read of an element runs the graph anew.
+
+    False where one of them cannot be asked to: the read that follows waits for it all the same.
+    """
     kinds = _device_kinds(output)
-    with suppress(RuntimeError, TypeError, AttributeError):  # the read that follows waits for it all the same
+    try:
         if "lazy" in kinds:
             torch._lazy.mark_step(wait=True)  # type: ignore[no-untyped-call, attr-defined, unused-ignore]
         if "xla" in kinds:
             sys.modules["torch_xla"].sync(wait=True)
+    except (RuntimeError, TypeError, AttributeError, KeyError):
+        return False
+    return True
 
 
 def device_of(obj: Any) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from pytest_roofline.backends.fake import FakeBackend, FakeModel
 from pytest_roofline.errors import BogusMeasurement
 from pytest_roofline.instrument import Instrument
+from pytest_roofline.protocol import Forced
 from pytest_roofline.session import Session
 from pytest_roofline.settings import Settings
 
@@ -155,6 +156,56 @@ def test_the_limit_catches_what_was_dropped_unread() -> None:
             program.model.step()
         audit.claim(tokens=1000, seconds=time.perf_counter() - start)
     assert refused(excinfo) == ["faster-than-limit"]
+
+
+class CompilingReads(FakeBackend):
+    """A lazy device that compiles a program to read an output with: the first read takes a while, later ones do not."""
+
+    def __init__(self, *, can_evaluate: bool = True) -> None:
+        super().__init__(is_lazy=True)
+        self.can_evaluate = can_evaluate
+        self.has_compiled = False
+
+    def evaluate(self, output: Any) -> bool:
+        """Compute it, and read nothing."""
+        if self.can_evaluate:
+            super().force(output)
+        return self.can_evaluate
+
+    def force(self, output: Any) -> Forced:
+        """Read it."""
+        if not self.has_compiled:
+            self.has_compiled = True
+            self.host(2.0)
+        return super().force(output)
+
+
+def test_compiling_the_first_read_is_no_work_of_the_test() -> None:
+    """An output that was computed before the stop is computed, however long its first read takes."""
+    backend = CompilingReads()
+    model = FakeModel(backend, WEIGHTS, efficiency=0.8)
+    with Instrument(Session(added_backends=[backend]), Settings()).audit() as audit:
+        start = time.perf_counter()
+        for _ in range(PASSES):
+            output = model.step()
+        backend.submit(output)
+        backend.synchronize()
+        audit.claim(tokens=PASSES, seconds=time.perf_counter() - start, outputs=output)
+    assert audit.result.verdict.outcome == "passed"
+
+
+@pytest.mark.parametrize("can_evaluate", [True, False])
+def test_a_graph_that_is_computed_by_its_first_read_is_bogus(can_evaluate: bool) -> None:
+    """Asked to compute it, or, where the device cannot be asked, to read it: that takes the work's time."""
+    backend = CompilingReads(can_evaluate=can_evaluate)
+    model = FakeModel(backend, WEIGHTS, efficiency=0.8)
+    roofline = Instrument(Session(added_backends=[backend]), Settings())
+    with pytest.raises(BogusMeasurement) as excinfo, roofline.audit() as audit:
+        start = time.perf_counter()
+        for _ in range(PASSES):
+            output = model.step()
+        audit.claim(tokens=PASSES, seconds=time.perf_counter() - start, outputs=output)
+    assert_never_evaluated(excinfo)
 
 
 @pytest.mark.parametrize("passes", [1, 32])
