@@ -35,7 +35,7 @@ from unittest import mock
 
 import pytest_roofline.trial as trial_module
 from pytest_roofline.audit import Audit
-from pytest_roofline.backends.fake import FakeBackend, FakeModel
+from pytest_roofline.backends.fake import FakeBackend, FakeModel, MemoryCounter
 from pytest_roofline.clock_watch import ClockWatch
 from pytest_roofline.instrument import Instrument
 from pytest_roofline.samples import median_interval
@@ -119,6 +119,9 @@ def court_timed(stopwatch: Stopwatch) -> Iterator[None]:
             (trial.Trial, "_proof", stopwatch.wrapped("work", trial.Trial._proof)),
             (trial.Trial, "_confronted", stopwatch.wrapped("confrontation", trial.Trial._confronted)),
             (trial.Trial, "_counted", stopwatch.wrapped("counter", trial.Trial._counted)),
+            (trial.Meanwhile, "begin", stopwatch.wrapped("counter", trial.Meanwhile.begin)),
+            (trial.Meanwhile, "end", stopwatch.wrapped("counter", trial.Meanwhile.end)),
+            (trial.Meanwhile, "counted", stopwatch.wrapped("counter", trial.Meanwhile.counted)),
             (watch, "open", stopwatch.wrapped("conditions", watch.open)),
             (watch, "close", stopwatch.wrapped("conditions", watch.close)),
             (watch, "since_last", stopwatch.wrapped("conditions", watch.since_last)),
@@ -230,8 +233,15 @@ def _row(name: str, clock: str, shares: list[float], seconds: list[float]) -> Ro
 
 
 def on_the_fake(rounds: int) -> Iterator[Row]:
-    """Its device has a clock of its own, on which only device work and launches count."""
-    backend = FakeBackend()
+    """Its device has a clock of its own, on which only device work and launches count.
+
+    Where it counts its traffic, by that clock alone: what its counter takes of the host is the fake's own arithmetic.
+    """
+    yield from _on_a_fake("fake", FakeBackend(), rounds, {"host": time.perf_counter})
+    yield from _on_a_fake("fake that counts", FakeBackend(counter=MemoryCounter(step_percent=1.0)), rounds, {})
+
+
+def _on_a_fake(name: str, backend: FakeBackend, rounds: int, clocks: dict[str, Clock]) -> Iterator[Row]:
     model = FakeModel(backend, 4e9, efficiency=0.8)
     session = Session(added_backends=[backend])
     settings = Settings(stopping=f"fixed:{LEAST_SAMPLES}")
@@ -240,9 +250,9 @@ def on_the_fake(rounds: int) -> Iterator[Row]:
         return Instrument(session, settings).decode(model.step, model=model, reset=model.reset)
 
     decode()  # the session's probe is nobody's
-    yield from of_decode("fake", {"host": time.perf_counter, "device": backend.clock}, decode, rounds)
+    yield from of_decode(name, {**clocks, "device": backend.clock}, decode, rounds)
     device = {"device": backend.clock, "host": time.process_time}
-    yield of_audit("fake", device, lambda: Instrument(session, settings), model.step, rounds)[0]
+    yield of_audit(name, device, lambda: Instrument(session, settings), model.step, rounds)[0]
 
 
 def on_torch(rounds: int) -> Iterator[Row]:

@@ -45,8 +45,10 @@ def write_llama(path: Path) -> Path:
     def matrix(name: str, rows: int, columns: int) -> None:
         values = random.standard_normal((rows, columns), dtype=np.float32) * np.float32(0.02)
         if name == "output.weight":
-            # Half a character is never the likeliest: the package ends no completion within one.
+            # Half a character is never the likeliest: the package ends no completion within one. Nor is an id without
+            # text.
             values[len(WORDS) + 128 : len(WORDS) + 256] = 0
+            values[: len(WORDS)] = 0
         writer.add_tensor(name, values.astype(np.float16))
 
     def norm(name: str) -> None:

@@ -6,7 +6,6 @@ comes out too low; a closed trace that saw less is evidence against it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.loop import Loop, check_output
-from pytest_roofline.paper import is_on_paper, paper_traffic
+from pytest_roofline.paper import is_on_paper, paper_traffic, with_cache
 from pytest_roofline.protocol import Backend, Forced, Trace, TraceRequest
 from pytest_roofline.residency import Surveyor
 from pytest_roofline.traffic import Traffic, declared_traffic, is_blind
@@ -23,6 +22,10 @@ from pytest_roofline.units import format_bytes
 
 LEAST_SHARE_ELSEWHERE = 0.01
 """Of the bytes of a pass: less than that on another device moves no ceiling that is told in percent."""
+
+
+MOST_BYTES = 1e30
+"""Of a pass: whatever is more, and not finite, is no number of bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +56,9 @@ def as_traffic(value: Any, *, batch: int | None = None, context: int | None = No
     if isinstance(value, Traffic):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value) or value <= 0:
+        if not 0 < value <= MOST_BYTES:  # NaN is not either
             raise RooflineUsageError(
-                f"traffic is {value!r} bytes per pass; it must be positive and finite (a pass reads its weights)"
+                f"traffic is {value!r:.60} bytes per pass; it must be positive and finite (a pass reads its weights)"
             )
         return declared_traffic(value, batch=batch, context=context)
     return None
@@ -91,7 +94,7 @@ def traffic_of(
         count = getattr(backend, "count_model", None)
         if count is not None:
             counted: Traffic = count(model, batch=batch, context=context)
-            return counted
+            return with_cache(counted, getattr(model, "config", None), batch=batch, context=context)
     raise RooflineUsageError(
         f"no traffic can be taken from a {type(model).__name__}: give a module of a loaded framework, "
         "a config, a GGUF or safetensors file, a model's name, a Traffic, or a number of bytes per pass"

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pytest_roofline.bench import Bench, budgets_for, fraction_of, mbu_of
+from pytest_roofline.bench import Bench, budgets_for
 from pytest_roofline.checks import Check
 from pytest_roofline.checks.claimed import Claim
 from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.leftover import TOLERANCE
 from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.errors import InconclusiveMeasurement, RooflineUsageError, one_line
+from pytest_roofline.judged import result_of
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Result
 from pytest_roofline.roofline import Ceiling, Interval
@@ -181,23 +182,12 @@ def _result(
     note: str | None,
     elapsed_s: float,
 ) -> Result:
-    traffic = question.traffic
-    rate = question.batch * question.tokens_per_pass / pass_s if pass_s > 0 else None
-    return Result(
+    return result_of(
+        evidence,
+        verdict,
+        bench.device,
+        pass_s,
         kind="benchmark",
-        label=timed.name,
-        device=bench.device,
-        fraction=fraction_of(evidence, verdict, pass_s if pass_s > 0 else None),
-        mbu=mbu_of(bench.device, traffic, pass_s),
-        step_s=pass_s if pass_s > 0 else None,
-        fixed_s=None,
-        tokens_per_s=rate,
-        tokens_per_s_per_user=rate / question.batch if rate else None,
-        bytes_per_s=traffic.bytes_per_pass / pass_s if pass_s > 0 else None,
-        ceiling=evidence.ceiling,
-        traffic=traffic,
-        verdict=verdict,
-        evidence=evidence,
         passes=round(timed.calls * question.passes_per_call),
         elapsed_s=elapsed_s,
         notes=(note,) if note else (),

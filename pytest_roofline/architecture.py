@@ -96,6 +96,10 @@ class CacheLayers:
     """Tokens after which the layer stops growing; None: never."""
     chunk: int | None = None
     """Tokens after which the layer forgets all and starts anew (Llama 4); None: never."""
+    selected: int | None = None
+    """Tokens that a step reads of all that are kept, picked anew each time (sparse attention); None: all of them."""
+    bytes_per_element: float | None = None
+    """Where what is cached has a width of its own, whatever the format of the KV cache; None: that format's."""
     fixed_tokens: int | None = None
     """Cached tokens that do not depend on the context (cross-attention to an image); replaces the context."""
     state_elements: int = 0
@@ -111,7 +115,7 @@ class CacheLayers:
         for name in ("layers", "elements_per_token", "state_elements", "flops_per_position"):
             if getattr(self, name) < 0:
                 raise RooflineUsageError(f"cache of {self.name}: {name} is {getattr(self, name)}; 0 or more is needed")
-        for name in ("kv_heads", "window", "chunk"):
+        for name in ("kv_heads", "window", "chunk", "selected"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RooflineUsageError(f"cache of {self.name}: {name} is {value}; 1 or more is needed")
@@ -129,7 +133,13 @@ class CacheLayers:
             return self.fixed_tokens
         if self.chunk is not None:
             context %= self.chunk
-        return context if self.window is None else min(context, self.window)
+        limits = [limit for limit in (self.window, self.selected) if limit is not None]
+        return min(context, *limits) if limits else context
+
+    def bytes_per_token(self, format_bytes_per_element: float) -> float:
+        """What one position of one layer takes, the KV cache being in a format of so many bytes per element."""
+        own = self.bytes_per_element
+        return self.elements_per_token * (format_bytes_per_element if own is None else own)
 
     def kept_positions(self, context: float) -> float:
         """Positions that have to be kept for `context` tokens: a chunk is full before it is forgotten."""

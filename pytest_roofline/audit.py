@@ -7,14 +7,27 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pytest_roofline.backends.private_clock import held_up_s, processor_clock
 from pytest_roofline.checks.claimed import ClockDrift
+from pytest_roofline.checks.ranks import combine
 from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
 from pytest_roofline.closed_window import Seen
 from pytest_roofline.closing import Closing
 from pytest_roofline.compile_logs import CompileLogs
+from pytest_roofline.draining import Drained, wait_for
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.event_watch import EventWatch
-from pytest_roofline.ledger import Claimed, Ledger, Stated, count_ids, finite, positive, tokens_of_a_pass
+from pytest_roofline.ledger import (
+    Claimed,
+    Ledger,
+    Stated,
+    count_ids,
+    finite,
+    positive,
+    rank_windows,
+    sample_times,
+    tokens_of_a_pass,
+)
 from pytest_roofline.pass_watch import PassWatch
 from pytest_roofline.protocol import Backend, Marker, WatchedEvents
 from pytest_roofline.receipts import Receipts
@@ -64,11 +77,13 @@ class Audit:
         self._is_late_claim = False
         self._state = "new"
         clocks = getattr(backend, "public_clocks", None)
+        self._held_up = held_up_s if clocks is None else float
         self._watch = ClockWatch(
             private=self._clock,
             mark=self._mark,
             clocks=tuple(clocks()) if clocks is not None else host_clocks(),
             frame=frame,
+            processor_s=processor_clock if clocks is None else None,
         )
 
     @property
@@ -154,15 +169,23 @@ class Audit:
         if self._state != "inside":
             raise RooflineUsageError("audit.window() belongs inside the audit's with block")
         self._drain()
+        held_up_s = self._held_up()
         start = self._clock()
         yield
         stop = self._clock()
-        self._drain()
-        drained = self._clock()
-        self._evaluate(self._passes.last_output)
-        finished = self._clock()
+        held_up_s = self._held_up() - held_up_s
+        done = self._wait().done_s
+        evaluating_s = self._evaluating_s(self._passes.last_output)
         self._force(self._passes.last_output)
-        self._stated.append(Stated(start_s=start, stop_s=stop, drained_s=drained, finished_s=finished))
+        self._stated.append(
+            Stated(
+                start_s=start,
+                stop_s=stop,
+                drained_s=max(stop, done),
+                finished_s=max(stop, done) + evaluating_s,
+                held_up_s=held_up_s,
+            )
+        )
 
     def claim(
         self,
@@ -173,12 +196,17 @@ class Audit:
         samples: Sequence[float] | None = None,
         outputs: Any = None,
         ids: Any = None,
+        ranks: Sequence[tuple[float, float, float]] | None = None,
+        share_tokens: bool = False,
     ) -> None:
         """Say what was measured. Drains first, forces `outputs` (read to the host), counts `ids`.
 
-        Give `tokens` and `seconds`, or `tokens_per_s`; `samples` (seconds each) where the claim is their median:
-        then `tokens` are those of all samples, unless `seconds` is what one sample took.
+        Give `tokens` and `seconds`, or `tokens_per_s` with `tokens`; `samples` (seconds each) where the claim is their
+        median: then `tokens` are those of all samples, unless `seconds` is what one sample took.
         Prompt and padding tokens are not to be among `ids`. Raises BogusMeasurement at the later of claim and exit.
+
+        `ranks`: start and stop (seconds, one clock or one barrier) and tokens of each of several processes; the claim
+        may not exceed all tokens, or the same ones (`share_tokens`), from the first start to the last stop.
         """
         if self._state not in ("inside", "left"):
             raise RooflineUsageError("audit.claim belongs inside the with block, or after it")
@@ -189,31 +217,36 @@ class Audit:
                 "a remote audit is drained by its ids, and saw none: audit.claim(ids=...), or pass what the engine "
                 "yields through audit.received(...)"
             )
-        entry = self._clock()
-        markers = self._mark()
-        self._drain()
-        drained = self._clock()
+        windows = rank_windows(ranks)
+        if windows and (ids is not None or samples is not None or self._stated or self._receipts is not None):
+            raise RooflineUsageError(
+                "ranks= has the window and the tokens of every rank: give no ids= or samples=, and no audit.window(), "
+                "of this one beside it"
+            )
+        together = combine(windows, do_share_tokens=share_tokens)
+        if together is not None and seconds is None and tokens_per_s is None:
+            seconds = together.window_s
+        end = self._wait()
         held = [held for held in (outputs, ids, self._passes.last_output) if held is not None]
-        self._evaluate(held)
-        forced = self._clock()
+        evaluating_s = self._evaluating_s(held)
         self._force(held)
-        marked = max((marker.finished_s() for marker in markers), default=entry)
-        if all(backend.is_marker_complete for backend in self._drains()):
-            marked = max(marked, drained)  # no queue can have outlasted the markers
         if self._events is not None:
             self._events.read_again()
         self._claimed = Claimed(
             tokens=positive(tokens, "tokens"),
             tokens_per_s=positive(tokens_per_s, "tokens_per_s"),
             seconds=finite(seconds, "seconds"),
-            samples_s=_samples(samples),
+            samples_s=sample_times(samples),
             ids=None if ids is None else self._count_ids(ids),
-            entry_s=entry,
-            drained_s=drained,
-            forced_s=forced,
-            marked_s=marked,
+            entry_s=end.entry_s,
+            drained_s=end.drained_s,
+            forced_s=end.drained_s + evaluating_s,
+            marked_s=end.marked_s,
+            done_s=end.done_s,
             idle_drain_s=self._time_idle_drain(held),
             marker_late_s=self._time_idle_markers(),
+            ranks=windows,
+            do_ranks_share_tokens=share_tokens,
             outputs=outputs if outputs is not None else self._passes.last_output,
         )
         self._claim_stamps = self._watch.stamps()
@@ -275,6 +308,15 @@ class Audit:
             self._compile_logs.close()
 
     # -- the device ---------------------------------------------------------------------------------------------
+
+    def _wait(self) -> Drained:
+        return wait_for(self._drains(), mark=self._mark, clock=self._clock, held_up_s=self._held_up)
+
+    def _evaluating_s(self, output: Any) -> float:
+        """Evaluate what is lazy; how long that took while this thread had a processor."""
+        start, held_up_s = self._clock(), self._held_up()
+        self._evaluate(output)
+        return max(0.0, self._clock() - start - max(0.0, self._held_up() - held_up_s))
 
     def _drain(self) -> None:
         for backend in self._drains():
@@ -356,15 +398,3 @@ def _waits_for(backend: Backend, output: Any) -> bool:
     """Whether this output's work waits until it is asked for: a lazy framework, or a lazy device of an eager one."""
     holds_lazy = getattr(backend, "holds_lazy", None)
     return backend.is_lazy or (holds_lazy is not None and bool(holds_lazy(output)))
-
-
-def _samples(samples: Any) -> tuple[float, ...]:
-    if samples is None:
-        return ()
-    try:
-        values = list(samples)
-    except TypeError:
-        raise RooflineUsageError(
-            f"samples is a {type(samples).__name__}; it must be a sequence of seconds, one per sample"
-        ) from None
-    return tuple(finite(value, "samples") or 0.0 for value in values)

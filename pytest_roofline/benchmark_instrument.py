@@ -7,7 +7,7 @@ from typing import Any
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.instrument_part import InstrumentPart
 from pytest_roofline.result import Result, unmeasured_result
-from pytest_roofline.settings import whole_number
+from pytest_roofline.settings import positive_number, whole_number
 
 
 class BenchmarkInstrument(InstrumentPart):
@@ -52,8 +52,8 @@ class BenchmarkInstrument(InstrumentPart):
         question = Question(
             traffic=counted,
             batch=whole_number("batch", batch, 1) or counted.batch or 1,
-            tokens_per_pass=_positive("tokens_per_pass", tokens_per_pass),
-            passes_per_call=_positive("passes_per_call", passes_per_call),
+            tokens_per_pass=positive_number("tokens_per_pass", tokens_per_pass),
+            passes_per_call=positive_number("passes_per_call", passes_per_call),
         )
         with self._session.lock(chosen):
             result = judge_benchmark(
@@ -66,9 +66,3 @@ class BenchmarkInstrument(InstrumentPart):
             )
         put(benchmark.extra_info, result)
         return self._keep(result)
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise RooflineUsageError(f"{name} is {value!r:.60}; it must be a positive number")
-    return float(value)

@@ -1,19 +1,18 @@
 """A device's own count of its memory traffic, made fit to testify: calibrated on copies of known size, once a session.
 
 A reading may be as old as the counter's `refresh_s`, so a count is an interval: between two readings it is certain to
-that at either end. Before and after what is counted the device idles for so long that a reading holds all of it and
-nothing before it; without that a count may only come out too high.
+that at either end. Before and after a copy the device idles for so long that a reading holds all of it and nothing
+before it; without that a count may only come out too high.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_roofline.checks.counted import Counted, Place
 from pytest_roofline.device import Device
-from pytest_roofline.loop import Loop, OutOfRoom
 from pytest_roofline.probe import Probe
 from pytest_roofline.protocol import Backend, CounterReading, TrafficCounter
 from pytest_roofline.roofline import Interval
@@ -24,10 +23,6 @@ AGREEMENT = 0.05
 """How far the two sizes may be apart, beyond what the age of a reading leaves open."""
 SANE = (0.8, 1.25)
 """A counter that is further from the truth than this counts something else."""
-COUNT_S = 0.2
-"""Work that is counted of a step."""
-BLOCKS = 16
-"""Resets that this may take."""
 
 _KNEES_OF_A_COPY = 32
 _LEAST_COPY_BYTES = 2.0**28
@@ -60,7 +55,7 @@ class Copies:
     probe: Probe
 
     def factors(self, counter: TrafficCounter, lengths_s: Sequence[float]) -> list[Factor] | None:
-        """One for each length of copying; None without memory, or when the counter refuses or sees nothing."""
+        """One for each length of copying, and one for all; None without memory, or when the counter refuses."""
         backend, rate_of_copies = self.backend, self.probe.copy_bytes_per_s
         wanted = max(_KNEES_OF_A_COPY * self.probe.cache_knee_bytes, _LEAST_COPY_BYTES)
         if wanted > backend.free_memory_bytes(self.device) / 2:
@@ -72,22 +67,26 @@ class Copies:
         copy.launch()
         backend.drain()
         counter.settle()
-        before = counter.read()
-        factors: list[Factor] = []
+        readings = [counter.read()]
+        copied = [0.0]
         for seconds in lengths_s:
             times = math.ceil(seconds * rate_of_copies / copy.bytes_per_launch)
             for _ in range(times):
                 copy.launch()
             backend.drain()
             counter.settle()
-            after = counter.read()
+            readings.append(counter.read())
+            copied.append(copied[-1] + times * copy.bytes_per_launch)
+        # All of them together are the longest stretch, of which least is open.
+        pairs = [(at, at + 1) for at in range(len(lengths_s))] + ([(0, len(lengths_s))] if len(lengths_s) > 1 else [])
+        factors: list[Factor] = []
+        for first, last in pairs:
+            before, after = readings[first], readings[last]
             rate = None if before is None or after is None else counter.bytes_per_s(before, after)
             if before is None or after is None or rate is None or rate <= 0:
                 return None
             span_s = (after.before_s + after.after_s - before.before_s - before.after_s) / 2
-            value = times * copy.bytes_per_launch / (rate * span_s)
-            factors.append(Factor(value, counter.refresh_s / span_s))
-            before = after
+            factors.append(Factor((copied[last] - copied[first]) / (rate * span_s), counter.refresh_s / span_s))
         return factors
 
 
@@ -98,6 +97,11 @@ class Calibrated:
     counter: TrafficCounter
     factor: Interval
     copies: Copies
+
+    @property
+    def source(self) -> str:
+        """Which counter, and what its calibration found."""
+        return f"{self.counter.source}, calibrated on copies: x{self.factor.low:.2f} to x{self.factor.high:.2f}"
 
     def still_holds(self) -> bool:
         """Whether it sees as much of a copy as it did: asked before it speaks against anyone."""
@@ -125,7 +129,7 @@ class Calibrated:
             passes=passes,
             moved_bytes=moved_bytes,
             span_s=span_s,
-            source=f"{self.counter.source}, calibrated on copies: x{self.factor.low:.2f} to x{self.factor.high:.2f}",
+            source=self.source,
             is_exact=is_exact,
             place=place,
         )
@@ -145,62 +149,10 @@ def calibrate(device: Device, backend: Backend, probe: Probe) -> Calibrated | No
     factors = copies.factors(counter, COPIES_S)
     if factors is None:
         return None
-    low, high = min(factor.value for factor in factors), max(factor.value for factor in factors)
-    do_agree = max(factor.low for factor in factors) <= (1 + AGREEMENT) * min(factor.high for factor in factors)
-    if not (do_agree and SANE[0] <= low and high <= SANE[1]):
+    values = [factor.value for factor in factors]
+    low, high = max(factor.low for factor in factors), min(factor.high for factor in factors)
+    do_agree = low <= (1 + AGREEMENT) * high
+    if not (do_agree and SANE[0] <= min(values) and max(values) <= SANE[1]):
         return None
+    low, high = min(low, high), max(low, high)
     return Calibrated(counter=counter, factor=Interval(low=min(1.0, low), high=max(1.0, high)), copies=copies)
-
-
-def count_passes(
-    loop: Loop,
-    calibrated: Calibrated,
-    *,
-    pass_s: float,
-    place: Place,
-    clock: Callable[[], float],
-    until_s: float,
-    keep_back: int = 0,
-) -> Counted | None:
-    """Run some more passes between two readings; None where there is no time or room for that, or no reading.
-
-    Without a reset `keep_back` passes are left over, for what is to come.
-    """
-    room = loop.room if loop.has_reset or loop.room_left is None else loop.room_left - keep_back
-    if pass_s <= 0 or (room is not None and room < 1):
-        return None
-    passes = math.ceil(COUNT_S / pass_s)
-    block = passes if room is None else min(passes, room)
-    blocks = math.ceil(passes / block)
-    if blocks > 1 and not loop.has_reset:
-        return None
-    counter = calibrated.counter
-    if blocks > BLOCKS or clock() + blocks * block * pass_s + 4 * counter.refresh_s > until_s:
-        return None
-    loop.reset()
-    loop.drain()
-    counter.settle()
-    first = counter.read()
-    if first is None:
-        return None
-    try:
-        for _ in range(blocks):
-            loop.run(block)
-    except OutOfRoom:  # pragma: no cover - each block begins with a reset and has no more passes than fit
-        return None
-    counter.settle()
-    second = counter.read()
-    if second is None:
-        return None
-    return calibrated.counted(first, second, blocks * block, is_exact=blocks == 1, place=place)
-
-
-def place_of(device: Device, touched: tuple[str, ...]) -> Place:
-    """Where the memory of a pass is, by the devices that a trace saw it touch.
-
-    Beside an accelerator the host may hold an index or half of the weights: that is not known.
-    """
-    if set(touched) == {device.id}:
-        return "one device"
-    others = [each for each in touched if each != device.id and not each.startswith("cpu")]
-    return "several devices" if others else "unknown"

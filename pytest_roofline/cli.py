@@ -97,7 +97,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
         known = commands.get(parsed.command, parser).options()
-        parser.error(f"unknown argument {unknown[0]!r}; {_nearest(unknown[0], known)}")
+        hint = _nearest(unknown[0], known)
+        if hasattr(parsed, "model") and not unknown[0].startswith("-"):
+            hint = f"one MODEL is taken, and a device is named by --device {unknown[0]!r:.60}"
+        parser.error(f"unknown argument {unknown[0]!r}; {hint}")
     if parsed.version:
         from pytest_roofline import __version__
 
@@ -147,6 +150,9 @@ def _print(text: str, status: int) -> int:
     Characters that the encoding of stdout lacks are written as escapes. A stdout that takes nothing (a full disk) is a
     line on stderr, and status 2.
     """
+    if sys.stdout is None:  # closed before the process began (>&-)
+        print("roofline: stdout is closed", file=sys.stderr)
+        return 2
     encoding = sys.stdout.encoding or "utf-8"
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)

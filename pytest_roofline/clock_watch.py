@@ -1,10 +1,10 @@
 """Watch a test read its clock.
 
-While an audit runs, the functions of `time` (and `timeit.default_timer`) are wrapped, in their modules and wherever
-the test module, or another module of its project, imported them by name; on Python 3.12 and newer, calls of clocks
-that were bound elsewhere are seen by `sys.monitoring`. Each read by the test's code is noted with the private time
-before and after it, the value returned, and a marker queued behind what had been submitted. Reads by libraries are
-not the test's, and are not noted.
+While an audit runs, the functions of `time` (and `timeit.default_timer`) are wrapped, in their modules, in what
+`timeit` times with, and wherever the test module, or another module of its project, imported them by name; on Python
+3.12 and newer, calls of clocks that were bound elsewhere are seen by `sys.monitoring`. Each read by the test's code is
+noted with the private time before and after it, the value returned, and a marker queued behind what had been submitted.
+Reads by libraries are not the test's, and are not noted.
 
 Sharp edges: a wrapper may outlive its audit, because `monkeypatch` may put it back later; it then passes straight
 through. A clock that somebody patched over ours is left alone.
@@ -13,17 +13,17 @@ through. A clock that somebody patched over ours is left alone.
 from __future__ import annotations
 
 import sys
-import time  # noqa: F401 - its clocks are looked up in sys.modules
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from types import CodeType, FrameType, FunctionType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType, FunctionType
 from typing import Any
 
 from pytest_roofline.checks.claimed import ClockDrift, ClockRead
+from pytest_roofline.clock_places import Monitor, cells, functions_with_defaults, in_place_of
 from pytest_roofline.protocol import Marker, WatchedClock
-from pytest_roofline.provenance import Provenance, place_of
+from pytest_roofline.provenance import Provenance, place_at
 
 MOST_MARKERS = 256
 """Markers kept per audit; a loop that reads the clock more often has the oldest one settled with each read."""
@@ -43,6 +43,8 @@ def host_clocks() -> tuple[WatchedClock, ...]:
         ("time", "process_time_ns", _NANO),
         ("time", "thread_time", 1.0),
         ("time", "thread_time_ns", _NANO),
+        ("time", "clock_gettime", 1.0),
+        ("time", "clock_gettime_ns", _NANO),
         ("timeit", "default_timer", 1.0),
     )
     clocks = []
@@ -55,6 +57,11 @@ def host_clocks() -> tuple[WatchedClock, ...]:
 
 _WALL_CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "default_timer"})
 """Clocks that must keep pace with the private one; `time.time` may be stepped, CPU time is no wall time."""
+_CPU_CLOCKS = frozenset({"process_time", "process_time_ns", "thread_time", "thread_time_ns"})
+_CPU_IDS = {
+    getattr(time, name, None): clock
+    for name, clock in (("CLOCK_PROCESS_CPUTIME_ID", "process_time"), ("CLOCK_THREAD_CPUTIME_ID", "thread_time"))
+}
 
 
 @dataclass(slots=True)
@@ -63,8 +70,10 @@ class _Read:
     value_s: float
     low_s: float
     high_s: float
-    where: str
+    file: str
+    line: int
     markers: tuple[Marker, ...]
+    cpu_s: float | None = None
     finished_s: float | None = None
 
     def settle(self) -> float | None:
@@ -95,8 +104,10 @@ class ClockWatch:
         mark: Callable[[], Sequence[Marker]],
         clocks: Sequence[WatchedClock],
         frame: FrameType | None,
+        processor_s: Callable[[], float] | None = None,
     ) -> None:
         self._private = private
+        self._processor_s = processor_s
         self._mark = mark
         self._clocks = clocks
         self._frame = frame
@@ -106,7 +117,7 @@ class ClockWatch:
         self._own: dict[tuple[str, str], tuple[object, object]] = {}
         self._is_active = False
         self._provenance = Provenance()
-        self._monitor: _Monitor | None = None
+        self._monitor: Monitor | None = None
 
     @property
     def is_active(self) -> bool:
@@ -139,7 +150,7 @@ class ClockWatch:
         if self._frame is not None:
             self._replace_imported(self._frame, originals)
             if sys.version_info >= (3, 12):
-                self._monitor = _Monitor(self._frame, by_original, self._note_call)
+                self._monitor = Monitor(self._frame, by_original, self._note_call)
                 self._monitor.start()
 
     def stop(self) -> None:
@@ -180,29 +191,30 @@ class ClockWatch:
                 value_s=read.value_s,
                 private_low_s=read.low_s,
                 private_high_s=read.high_s,
-                where=read.where,
+                where=place_at(read.file, read.line),
                 finished_s=read.settle(),
+                cpu_s=read.cpu_s,
             )
             for read in self._reads
         )
 
-    def _wrapper(self, clock: WatchedClock, original: Callable[[], float]) -> Callable[[], float]:
+    def _wrapper(self, clock: WatchedClock, original: Callable[..., float]) -> Callable[..., float]:
         private, unit, is_of_test = self._private, clock.seconds_per_unit, self._provenance.is_of_test
         # Inside another audit the reading is taken through its wrapper, so that it is noted there too.
-        read = original if hasattr(original, "roofline_watch") else clock.read
+        read: Callable[..., float] = original if hasattr(original, "roofline_watch") else clock.read
 
-        def watched() -> float:
+        def watched(*which: Any) -> float:
             if not self._is_active:
-                return original()
+                return original(*which)
             frame = sys._getframe(1)
             while frame.f_code.co_filename == __file__ and frame.f_back is not None:
                 frame = frame.f_back  # the wrapper of an audit around or inside this one
             if not is_of_test(frame.f_code.co_filename):
-                return original()
+                return original(*which)
             low = private()
-            value = read()
+            value = read(*which)
             high = private()
-            self._note(clock, value * unit, low, high, frame)
+            self._note(_named(clock, which[0]) if which else clock, value * unit, low, high, frame)
             return value
 
         watched.__dict__.update(roofline_watch=self, roofline_original=original, roofline_read=clock.read)
@@ -217,7 +229,8 @@ class ClockWatch:
             self._note(clock, now, now, now, frame)
 
     def _note(self, clock: WatchedClock, value_s: float, low: float, high: float, frame: FrameType) -> None:
-        read = _Read(clock, value_s, low, high, place_of(frame), tuple(self._mark()))
+        cpu_s = self._processor_s() if self._processor_s is not None and clock.name in _CPU_CLOCKS else None
+        read = _Read(clock, value_s, low, high, frame.f_code.co_filename, frame.f_lineno, tuple(self._mark()), cpu_s)
         self._reads.append(read)
         if read.markers:
             self._marked.append(read)
@@ -239,17 +252,33 @@ class ClockWatch:
         spaces = {id(names): names for names in (frame.f_globals, *self._provenance.namespaces())}
         for names in spaces.values():
             for name, value in list(names.items()):
-                wrapper = _in_place_of(value, wrappers)
+                wrapper = in_place_of(value, wrappers)
                 if wrapper is not None:
                     self._replace(names, name, value, wrapper)
-        for cell in _cells(frame.f_globals):
+        for cell in cells(frame.f_globals):
             try:
                 content = cell.cell_contents
             except ValueError:  # an empty cell
                 continue
-            wrapper = _in_place_of(content, wrappers)
+            wrapper = in_place_of(content, wrappers)
             if wrapper is not None:
                 self._replace_cell(cell, content, wrapper)
+        for function in functions_with_defaults(sys.modules.get("timeit")):
+            self._replace_defaults(function, wrappers)
+
+    def _replace_defaults(self, function: FunctionType, wrappers: dict[int, Callable[[], float]]) -> None:
+        """`timeit` has its clock as a default argument, and the code that it times, and reads it in, is the test's."""
+        old = function.__defaults__ or ()
+        new = tuple(in_place_of(value, wrappers) or value for value in old)
+        if all(ours is theirs for ours, theirs in zip(new, old, strict=True)):
+            return
+        function.__defaults__ = new
+
+        def undo() -> None:
+            if function.__defaults__ is new:
+                function.__defaults__ = old
+
+        self._undo.append(undo)
 
     def _replace_cell(self, cell: Any, old: Any, new: Any) -> None:
         cell.cell_contents = new
@@ -259,6 +288,15 @@ class ClockWatch:
                 cell.cell_contents = old
 
         self._undo.append(undo)
+
+
+def _named(clock: WatchedClock, which: Any) -> WatchedClock:
+    """One of the clocks of `clock_gettime`, by its number: readings of different ones have nothing to do with another.
+
+    Those of processor time go by the names that they have elsewhere.
+    """
+    name = _CPU_IDS.get(which)
+    return replace(clock, name=name or f"{clock.name}({which})")
 
 
 def drifts(before: dict[str, Stamp], after: dict[str, Stamp]) -> tuple[ClockDrift, ...]:
@@ -282,79 +320,3 @@ def _without_ended_wrappers(clock: Any) -> Any:
         if not isinstance(watch, ClockWatch) or watch.is_active:
             return clock
         clock = clock.roofline_original
-
-
-def _in_place_of(value: object, wrappers: dict[int, Callable[[], float]]) -> Callable[[], float] | None:
-    """The wrapper of a clock that was imported by name, also of one inside a `functools.partial`; else None."""
-    if type(value) is partial:
-        wrapper = wrappers.get(id(value.func))
-        return None if wrapper is None else partial(wrapper, *value.args, **value.keywords)
-    return wrappers.get(id(value))
-
-
-def _cells(namespace: dict[str, Any]) -> Iterator[Any]:
-    for value in list(namespace.values()):
-        function = getattr(value, "__wrapped__", value)
-        # A wrapper of ours holds the clock that it stands for: putting a wrapper there would call itself for ever.
-        if isinstance(function, FunctionType) and function.__closure__ and function.__module__ != __name__:
-            yield from function.__closure__
-
-
-class _Monitor:
-    """Sees calls of clocks that were bound before the audit, in the code of one test module (Python 3.12+)."""
-
-    def __init__(
-        self,
-        frame: FrameType,
-        clocks: dict[int, WatchedClock],
-        note: Callable[[WatchedClock, FrameType], None],
-    ) -> None:
-        self._codes = list(_codes(frame))
-        self._clocks = clocks
-        self._note = note
-        self._tool: int | None = None
-
-    def start(self) -> None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-        for tool in (4, 3):
-            if monitoring.get_tool(tool) is None:
-                monitoring.use_tool_id(tool, "pytest-roofline")
-                self._tool = tool
-                break
-        else:
-            return  # every free slot is taken by debuggers and profilers; reads bound early stay unseen
-        monitoring.register_callback(self._tool, monitoring.events.CALL, self._on_call)
-        for code in self._codes:
-            monitoring.set_local_events(self._tool, code, monitoring.events.CALL)
-
-    def stop(self) -> None:
-        if self._tool is None:
-            return
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-        for code in self._codes:
-            monitoring.set_local_events(self._tool, code, 0)
-        monitoring.register_callback(self._tool, monitoring.events.CALL, None)
-        monitoring.free_tool_id(self._tool)
-        self._tool = None
-
-    def _on_call(self, code: CodeType, offset: int, function: object, argument: object) -> None:
-        clock = self._clocks.get(id(function))
-        if clock is not None:
-            self._note(clock, sys._getframe(1))
-
-
-def _codes(frame: FrameType) -> Iterator[CodeType]:
-    """The running test's code and that of its module's functions, with what they nest."""
-    pending = [frame.f_code]
-    for value in list(frame.f_globals.values()):
-        function = getattr(value, "__wrapped__", value)
-        if isinstance(function, FunctionType) and function.__module__ == frame.f_globals.get("__name__"):
-            pending.append(function.__code__)
-    seen: set[int] = set()
-    while pending:
-        code = pending.pop()
-        if id(code) in seen:
-            continue
-        seen.add(id(code))
-        yield code
-        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

@@ -63,8 +63,9 @@ class Seen:
     tokens_per_pass: float = 1.0
 
     def passes_of(self, tokens: float) -> float:
-        """Passes that so many tokens took."""
-        return tokens / (self.batch * self.tokens_per_pass)
+        """Passes that so many tokens took: of ranks that made their own, those of one."""
+        ranks = 1 if self.claimed.do_ranks_share_tokens else max(1, len(self.claimed.ranks))
+        return tokens / (self.batch * self.tokens_per_pass * ranks)
 
     def passes_meant(self) -> int:
         """Watched passes of the window, as far as it is known without the claim; else all of them."""
@@ -92,6 +93,8 @@ class Seen:
             return self._stated_window(tokens, claimed_s)
         if claimed.samples_s:
             return self._sampled_window(tokens, notes)
+        if claimed.ranks and claimed_s is not None:
+            return self._ranks_window(tokens, stated_s, claimed_s, notes)
         span = matching_span(self.reads, stated_s)
         timed = find_timed(self.events, stated_s, self.passes_of(tokens))
         if span is not None and timed is not None and is_nearer(timed, span, stated_s):
@@ -132,7 +135,21 @@ class Seen:
             private_bounds=(span.private_low_s, span.private_high_s),
             where=span.stop.where,
             clock=span.stop.clock,
+            cpu_s=span.cpu_s,
         )
+
+    def _ranks_window(self, tokens: float, stated_s: float | None, claimed_s: float, notes: list[str]) -> Found:
+        """Of ranks, only this process was watched: its window, where two reads are a rank's, or the claim itself.
+
+        What else was read around them (the start of the processes, the wait for a barrier) is no window.
+        """
+        lengths = [rank.stop_s - rank.start_s for rank in self.claimed.ranks]
+        spans = (matching_span(self.reads, length_s) for length_s in [stated_s, *lengths])
+        span = next((span for span in spans if span is not None), None)
+        if span is not None:
+            return Found(window=self._read_window(tokens, span), claimed_s=claimed_s, bounds=_of_spans([span]))
+        notes.append("the windows of the ranks are as they were stated: none of them was timed in this process")
+        return Found(window=None, claimed_s=claimed_s)
 
     def _may_lie_behind(self, span: Span, seconds: float | None, tokens: float) -> bool:
         """Whether a claim that is not this pair may be of a stretch behind it, timed by a clock that nobody sees.
@@ -159,6 +176,8 @@ class Seen:
             unforced_s=(unforced_s if unforced_s > self.claimed.idle_s else 0.0) + forcing_s,
             bounds=bounds,
             source="audit.window()",
+            stops=len(self.stated),
+            held_up_s=sum(stated.held_up_s for stated in self.stated),
         )
         return Found(window=window, claimed_s=window.closed_s if claimed_s is None else claimed_s, bounds=bounds)
 
@@ -189,7 +208,7 @@ class Seen:
             if len(self.reads) > 1
             else "no clock read was seen: judged by the claimed seconds, what was left over, and the limit"
         )
-        leftover = claimed.forced_s - claimed.entry_s
+        leftover = self._leftover_of(max(0.0, (claimed.done_s or claimed.drained_s) - claimed.entry_s))
         if len(self.reads) > 1 or leftover <= 10 * claimed.idle_drain_s:
             return Found(window=None, claimed_s=claimed_s)
         window = self._make_window(
@@ -303,7 +322,8 @@ class Seen:
         claimed = self.claimed
         leftover = marked_s
         # How long it had been running by then is not known: only what was seen is charged.
-        beyond = claimed.drained_s - max(claimed.entry_s, claimed.marked_s)
+        done_s = claimed.drained_s if claimed.done_s is None else claimed.done_s
+        beyond = done_s - max(claimed.entry_s, claimed.marked_s)
         if beyond > claimed.idle_s:
             leftover = max(leftover, beyond)
         return leftover + self._forcing_s()
@@ -329,6 +349,8 @@ class Seen:
         host_s: float | None = None,
         beside_s: float = 0.0,
         stops: int = 1,
+        cpu_s: float | None = None,
+        held_up_s: float | None = None,
     ) -> Window:
         watched = self.passes.within(bounds) if self.is_watching_passes else 0
         return Window(
@@ -349,6 +371,9 @@ class Seen:
             beside_s=beside_s,
             stops=stops,
             marker_late_s=self.claimed.marker_late_s,
+            cpu_s=cpu_s,
+            held_up_s=held_up_s,
+            passes_behind=self.passes.behind(bounds) if watched < self.passes_of(tokens) else 0,
             longest_call_s=self.passes.longest_call_s(bounds) if watched else None,
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_roofline.checks.claimed import Claim, ClockDrift
+from pytest_roofline.checks.ranks import combine
 from pytest_roofline.closed_window import SAME, Seen
 from pytest_roofline.compile_logs import compiled_within
 from pytest_roofline.errors import RooflineUsageError
@@ -62,6 +63,8 @@ class Closing:
             batch=seen.batch,
             tokens_per_pass=seen.tokens_per_pass,
             outputs=claimed.outputs,
+            ranks=claimed.ranks,
+            do_ranks_share_tokens=claimed.do_ranks_share_tokens,
             notes=tuple(notes),
             not_checked=tuple(self._not_checked()),
         )
@@ -91,6 +94,10 @@ class Closing:
 
     def _tokens(self) -> float:
         claimed = self.seen.claimed
+        if claimed.ranks and claimed.tokens is None:
+            together = combine(claimed.ranks, do_share_tokens=claimed.do_ranks_share_tokens)
+            if together is not None:
+                return together.tokens
         if claimed.samples_s and claimed.tokens_per_s is not None:
             per_sample = claimed.tokens_per_s * median(claimed.samples_s)
             if claimed.tokens is None or abs(claimed.tokens - per_sample) <= SAME * per_sample:

@@ -9,6 +9,7 @@ is a device on a virtual clock.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -55,8 +56,10 @@ class ConditionWatch:
         """Take the first reading, and begin to sample where the device is read while it works."""
         self._ends.append(self._read())
         if not self._device.is_cpu and self._device.kind != "fake":
-            self._thread = threading.Thread(target=self._sample, name="roofline-conditions", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._sample, name="roofline-conditions", daemon=True)
+            with suppress(RuntimeError):  # the system allows no further thread: the readings at the ends are left
+                thread.start()
+                self._thread = thread
         return self
 
     def close(self) -> None:

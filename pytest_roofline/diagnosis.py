@@ -22,6 +22,7 @@ CauseName = Literal[
     "kv-format",
     "batch-aggregate",
     "several-tokens-per-pass",
+    "mixture-of-experts",
     "smaller-file",
     "head-skipped",
     "prefill-rate",
@@ -35,11 +36,14 @@ _NARROWER_KV = ((1.0, "8 bits"), (18 / 32, "4 bits and scales (q4_0)"))
 _FEWEST_GENERATED = 16
 """No benchmark rates a run of fewer generated tokens."""
 _FEWEST_BITS = 2.0
+_LEAST_ACTIVE = 0.02
+"""Of a mixture's parameters, those that serve one token: 3.2 % of Kimi K2's, and no published one has far fewer."""
 _MOST_SEQUENCES = 2**16
 _MOST_ACCEPTED = 4.0
 """Tokens per pass that speculative decoding reaches in practice."""
 _BATCHED = re.compile(r"offline|(?<![\w-])server|batch|concurren|users|aggregate|throughput", re.IGNORECASE)
 _SPECULATIVE = re.compile(r"specul|\bmtp\b|draft|eagle|medusa|lookahead|n-?gram", re.IGNORECASE)
+_MIXTURE = re.compile(r"\bmoe\b|experts|(?<![a-z0-9])a\d+(\.\d+)?b\b", re.IGNORECASE)
 _PREFILL = re.compile(r"\bpp\s?\d+|prefill|ubatch", re.IGNORECASE)
 # A prompt in one pass, unless the micro-batch is one token.
 _PROMPT_PROCESSING = re.compile(r"\bpp\s?(?P<tokens>\d+)|prefill|prompt (?:processing|eval)", re.IGNORECASE)
@@ -109,6 +113,7 @@ def diagnose(claim: Claim, prediction: Prediction, *, head_bytes: float | None =
             _prompt(claim, prediction, fraction),
             _aggregate(claim, prediction),
             _speculative(claim, fraction),
+            _mixture(claim, prediction),
             _smaller_file(claim, prediction),
         )
         if cause is not None
@@ -156,7 +161,7 @@ def _kv_format(claim: Claim, prediction: Prediction) -> Cause | None:
             return Cause(
                 name="kv-format",
                 message=(
-                    f"the KV cache is {format_fraction(share)} of the bytes of a pass: at {words} instead of "
+                    f"a KV cache of fewer bits, {format_fraction(share)} of the bytes of a pass: at {words} instead of "
                     f"{8 * inventory.kv_bytes_per_element:g} per element the ceiling is {format_rate(ceiling)} tok/s "
                     f"({format_fraction(claim.tokens_per_s / ceiling)})"
                 ),
@@ -182,8 +187,8 @@ def _prompt(claim: Claim, prediction: Prediction, fraction: float) -> Cause | No
         return Cause(
             name="prompt-counted",
             message=(
-                f"if the prompt's tokens are counted: at {context:,.0f} tokens of context on average, requests that "
-                f"generate at most {most:,.0f} tokens, since (prompt + generated) / generated must reach "
+                f"a rate that counts the prompt's tokens: at {context:,.0f} tokens of context on average, of requests "
+                f"that generate at most {most:,.0f} tokens, since (prompt + generated) / generated must reach "
                 f"{_times(fraction)}"
             ),
         )
@@ -248,11 +253,35 @@ def _speculative(claim: Claim, fraction: float) -> Cause | None:
     )
 
 
+def _mixture(claim: Claim, prediction: Prediction) -> Cause | None:
+    """So many parameters were given, and a pass reads only those of the experts that its token is sent to."""
+    workload, inventory = prediction.workload, prediction.workload.inventory
+    if not inventory.is_rule or inventory.is_mixture or workload.batch > 1:
+        return None
+    share = _room_for_weights(claim, prediction) / prediction.weight_bytes_per_pass
+    if share < _LEAST_ACTIVE:
+        return None
+    active = share * inventory.parameters
+    return Cause(
+        name="mixture-of-experts",
+        message=(
+            f"a mixture of experts: all {_billions(inventory.parameters)} parameters were counted, and a pass that "
+            f"reads at most {_billions(active)} of them could do it (--active)"
+        ),
+        is_stated=bool(_MIXTURE.search(claim.words)),
+    )
+
+
+def _room_for_weights(claim: Claim, prediction: Prediction) -> float:
+    """Bytes of weights that a pass can have read on each device in the time that is claimed, beside the rest of it."""
+    moved = prediction.tokens / claim.tokens_per_s * prediction.machine.bandwidth_bytes_per_s
+    return moved - (prediction.bytes_per_pass - prediction.weight_bytes_per_pass)
+
+
 def _smaller_file(claim: Claim, prediction: Prediction) -> Cause | None:
     """Weights of fewer bits than assumed."""
     workload, machine = prediction.workload, prediction.machine
-    moved = prediction.tokens / claim.tokens_per_s * machine.bandwidth_bytes_per_s
-    room = moved - (prediction.bytes_per_pass - prediction.weight_bytes_per_pass)
+    room = _room_for_weights(claim, prediction)
     elements = workload.inventory.flops_per_token / 2
     if workload.inventory.is_mixture and workload.batch > 1:
         return None
@@ -355,3 +384,7 @@ def _impossible(claim: Claim, prediction: Prediction, fraction: float, others: l
 def _times(value: float) -> str:
     """A ratio that may be close to one: ``1.04x``, ``11.6x``, ``240x``."""
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else format_ratio(value)
+
+
+def _billions(parameters: float) -> str:
+    return f"{parameters / 1e9:.3g}B" if parameters < 1e12 else f"{parameters / 1e9:,.0f}B"

@@ -6,21 +6,26 @@ read, on the private clock: events that came in one read came at one time, as fa
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
 from pytest_roofline.backends.private_clock import clock
 from pytest_roofline.errors import MissingDependency, RooflineUsageError, one_line
 from pytest_roofline.sse import BrokenStream, EventReader
-from pytest_roofline.streaming import Exchange, Intake, read_delta
+from pytest_roofline.stream_events import read_delta
+from pytest_roofline.streaming import Exchange, Intake
 
 MOST_AT_ONCE = 512
 """Each has a thread; beyond it the client would measure itself."""
 LARGEST_ANSWER_BYTES = 2**28
 LARGEST_REFUSAL_BYTES = 2**16
+LINGER_S = 0.05
+"""For the end of an answer behind its [DONE]; a server that leaves the connection open then is left."""
 _CHAT, _COMPLETIONS = "/chat/completions", "/completions"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -127,7 +132,14 @@ class Endpoint:
         request = self._request(prompt, tokens)
         intake = Intake(prompt=prompt, start_s=clock(), asked_tokens=tokens)
         try:
-            error = self._read(request, intake)
+            try:
+                error = self._read(request, intake)
+            except (self._httpx.RemoteProtocolError, self._httpx.ReadError, self._httpx.WriteError):
+                # A connection that was kept may have been closed meanwhile; its time stays in this request's.
+                if intake.has_begun:
+                    raise
+                intake.remark("requests were sent a second time: their connection had been closed before an answer")
+                error = self._read(request, intake)
         except (self._httpx.HTTPError, self._httpx.StreamError, BrokenStream, OSError) as failure:
             # After its last event a server may leave the connection open: nothing is missing then.
             error = None if intake.is_done else f"{type(failure).__name__}: {failure}"
@@ -150,10 +162,12 @@ class Endpoint:
         """Take the answer's events; what is wrong with it, None for nothing."""
         reader = EventReader()
         until_s, size_bytes = clock() + 10 * self._timeout_s, 0
-        with self._client.stream("POST", self.url, json=request) as response:
+        with self._client.stream("POST", self.url, json=request) as response, ExitStack() as held:
+            intake.has_begun = True
             refusal = _refusal(response)
             if refusal is not None:
                 return refusal
+            is_leaving = False
             for chunk in response.iter_bytes():
                 at_s = clock()
                 size_bytes += len(chunk)
@@ -161,6 +175,9 @@ class Endpoint:
                     intake.take(read_delta(event.data, event.name), at_s)
                 if intake.has_failed:
                     return None
+                if intake.is_done and not is_leaving:
+                    is_leaving = True
+                    held.callback(_leave_later(response))
                 if at_s > until_s or size_bytes > LARGEST_ANSWER_BYTES:
                     return (
                         None if intake.is_done else f"no end after {size_bytes:,} bytes and {10 * self._timeout_s:g} s"
@@ -171,9 +188,39 @@ class Endpoint:
         return None
 
 
+def _leave_later(response: Any) -> Callable[[], None]:
+    """Stop reading this answer after a while, from another thread; returns what calls that off.
+
+    The slot of the request would be taken until the timeout otherwise, and no rate of the server would be its own.
+    """
+    stream = response.extensions.get("network_stream")
+    connection: Any = stream.get_extra_info("socket") if stream is not None else None
+    lock, close = threading.Lock(), response.close
+    is_over = False
+
+    def closing() -> None:
+        """From here on the connection may be another request's."""
+        nonlocal is_over
+        with lock:
+            is_over = True
+        close()
+
+    def leave() -> None:
+        with lock, suppress(OSError):
+            if not is_over:
+                connection.shutdown(socket.SHUT_RD)
+
+    timer = threading.Timer(LINGER_S, leave)
+    timer.daemon = True
+    if connection is not None:
+        response.close = closing
+        timer.start()
+    return timer.cancel
+
+
 def _refusal(response: Any) -> str | None:
     """Why this is no stream of events; None where it is one."""
-    kind = response.headers.get("content-type", "")
+    kind = response.headers.get("content-type", "").lower()
     if response.status_code == 200 and "event-stream" in kind:
         return None
     said = bytearray()

@@ -20,7 +20,7 @@ from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.conditions import Conditions
 from pytest_roofline.device import Device
 from pytest_roofline.errors import DeviceUnavailable, InconclusiveMeasurement, MeasurementError
-from pytest_roofline.fitness.facts import Pulse, RunnerFacts
+from pytest_roofline.fitness.facts import RunnerFacts, ShortProbes
 from pytest_roofline.fitness.software import KEPT
 from pytest_roofline.protocol import Backend
 from pytest_roofline.ruler import Ruler
@@ -75,14 +75,14 @@ def _probed(facts: RunnerFacts, session: Session, device: Device, backend: Backe
             Ruler(device, session.backends_of(device), probe, written_share=0.0) as ruler,
             ConditionWatch(backend, device) as watch,
         ):
-            pulse = _pulse(ruler, backend)
+            found = _short_probes(ruler, backend)
     except (MeasurementError, InconclusiveMeasurement, MemoryError) as error:
         return replace(facts, probe_problem=str(error).split("\n", 1)[0] or type(error).__name__)
     return replace(
         facts,
         conditions=_with_host(watch.readings[-1].conditions, facts.conditions),
         held=watch.stretch(),
-        pulse=pulse,
+        short_probes=found,
         best_bytes_per_s=probe.best_bytes_per_s,
         cache_bytes=probe.cache_knee_bytes,
         is_knee_measured=True,
@@ -90,7 +90,7 @@ def _probed(facts: RunnerFacts, session: Session, device: Device, backend: Backe
     )
 
 
-def _pulse(ruler: Ruler, backend: Backend) -> Pulse:
+def _short_probes(ruler: Ruler, backend: Backend) -> ShortProbes:
     """One short probe after the other, with pauses; a device on a virtual clock lets its own time pass."""
     pause: Callable[[float], Any] = getattr(backend, "host", None) or Event().wait
     start = backend.clock()
@@ -99,7 +99,7 @@ def _pulse(ruler: Ruler, backend: Backend) -> Pulse:
         if number:
             pause(PAUSE_S)
         rates.append(ruler.measure())
-    return Pulse(rates_bytes_per_s=tuple(rates), elapsed_s=backend.clock() - start)
+    return ShortProbes(rates_bytes_per_s=tuple(rates), elapsed_s=backend.clock() - start)
 
 
 def _surroundings(environ: Mapping[str, str], root: Path, wanted: str | None, *, is_quick: bool) -> RunnerFacts:

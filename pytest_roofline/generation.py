@@ -116,6 +116,12 @@ class Run:
         return max(1.0, longest / self.decode_passes) if self.decode_passes else 1.0
 
     @property
+    def positions_per_pass(self) -> int:
+        """Positions that a decode pass of the model computes, by the mean; 1 where passes hide them."""
+        sizes = [one.positions or 1 for one in self._timed if not one.is_draft]
+        return max(1, round(sum(sizes) / len(sizes))) if sizes else 1
+
+    @property
     def mean_context(self) -> float:
         """Context of the decode passes, their mean.
 

@@ -7,7 +7,24 @@ from dataclasses import replace
 from statistics import mean
 
 from pytest_roofline.generation import Look, Run
-from pytest_roofline.traffic import Traffic
+from pytest_roofline.traffic import Traffic, moved_bytes
+
+IDLE_SHARE = 0.01
+"""Of what a pass has to move: one that moved less did no work that it could be timed by."""
+
+
+_UNSEEN = ("cannot be seen", "not known", "reads are known")
+"""In what a trace says where something ran that it cannot look into: a replayed graph, a kernel, an extension."""
+
+
+def idle_passes(look: Look) -> int:
+    """Traced decode passes that moved next to nothing beside the one that moved most, while nothing ran unseen."""
+    most = max((moved_bytes(one) for _, one in look.traced), default=0.0)
+    return sum(moved_bytes(one) < IDLE_SHARE * most and not _has_unseen(one) for _, one in look.traced)
+
+
+def _has_unseen(traced: Traffic) -> bool:
+    return not traced.is_closed and any(word in note for note in traced.notes for word in _UNSEEN)
 
 
 def traffic_of_passes(look: Look) -> Traffic | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_roofline.amounts import bytes_elsewhere
-from pytest_roofline.bench import Bench, budgets_for, fraction_of, mbu_of
+from pytest_roofline.bench import Bench, budgets_for
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.attempts import FreshInput, Work
 from pytest_roofline.checks.bounds import allowances
@@ -29,7 +29,8 @@ from pytest_roofline.generation import (
     no_decode_pass,
 )
 from pytest_roofline.generation_runs import RunsAsBlocks, RunsMeasurement
-from pytest_roofline.generation_traffic import traffic_of_passes, traffic_of_runs
+from pytest_roofline.generation_traffic import IDLE_SHARE, idle_passes, traffic_of_passes, traffic_of_runs
+from pytest_roofline.judged import result_of
 from pytest_roofline.measure import confront, is_suspicious
 from pytest_roofline.placement import Placement
 from pytest_roofline.protocol import Backend
@@ -44,7 +45,6 @@ from pytest_roofline.verdict import judge
 
 OTHER_PROMPTS = 3
 HEAD_SHARE = 0.5
-IDLE_SHARE = 0.01
 """Of the output table, that a pass moved."""
 COUNTED_PASSES = "the bytes of a pass were counted from the parameters: no trace of a decode pass saw them read"
 
@@ -134,7 +134,7 @@ class GenerationTrial:
         backend: Backend,
         max_time_s: float,
         stopping: str | None,
-        traffic_at: Callable[[int], Traffic] | None = None,
+        traffic_at: Callable[[int, int], Traffic] | None = None,
         checks: Sequence[Check] = CHECKS,
     ) -> None:
         self._watch = watch
@@ -213,7 +213,7 @@ class GenerationTrial:
             batch=ceiling.batch,
             tokens_per_pass=ceiling.tokens_per_pass,
             survey=None if look.surveyor is None else look.surveyor.survey(),
-            generated=self._generated(look.run, runs),
+            generated=self._generated(look, runs),
             allow=self._settings.allow,
         )
         evidence = bench.with_witnesses(evidence, conditions)
@@ -238,7 +238,7 @@ class GenerationTrial:
         An engine that nobody can trace is told by its own file, and by its own counts that the passes ran.
         """
         if self._traffic_at is not None:
-            return self._traffic_at(round(look.run.mean_context)), False
+            return self._traffic_at(round(look.run.mean_context), look.run.positions_per_pass), False
         traced = traffic_of_passes(look)
         count = getattr(self._backend, "count_model", None)
         head = getattr(self._model, "get_output_embeddings", lambda: None)()
@@ -273,9 +273,9 @@ class GenerationTrial:
         fresh = FreshInput(elements=other.elements, is_identical=other.is_identical, reason=other.reason)
         return Work(overwritten=other.overwritten, fresh_input=fresh), missing
 
-    def _generated(self, looked: Run, runs: Sequence[Run]) -> Generated | None:
+    def _generated(self, look: Look, runs: Sequence[Run]) -> Generated | None:
         """The run whose passes explain least of its ids; where they do not explain them, what other prompts show."""
-        worst = max([looked, *runs], key=lambda run: run.tokens - (run.possible_tokens or 0))
+        worst = max([look.run, *runs], key=lambda run: run.tokens - (run.possible_tokens or 0))
         if worst.possible_tokens is None:
             return None
         replay: Replay = "unknown"
@@ -297,6 +297,8 @@ class GenerationTrial:
             passes=passes,
             replay=replay,
             prompts=tried,
+            traced_passes=len(look.traced),
+            idle_passes=idle_passes(look),
         )
 
     # -- the result ---------------------------------------------------------------------------------------------
@@ -314,24 +316,12 @@ class GenerationTrial:
         fraction = median([sample.fraction for sample in samples]) if samples else None
         verdict = judge(evidence, fraction, self._checks)
         step_s = median([sample.step_s for sample in samples]) if samples else None
-        rate = evidence.batch * evidence.tokens_per_pass / step_s if step_s else None
         waits = [run.ttft_s for run in runs if run.ttft_s is not None]
-        traffic = evidence.traffic
-        return Result(
-            kind=evidence.kind,
-            label=evidence.label,
-            device=bench.device,
-            fraction=fraction_of(evidence, verdict, step_s),
-            mbu=mbu_of(bench.device, traffic, step_s),
-            step_s=step_s,
-            fixed_s=None,
-            tokens_per_s=rate,
-            tokens_per_s_per_user=rate / evidence.batch if rate else None,
-            bytes_per_s=traffic.bytes_per_pass / step_s if traffic and step_s else None,
-            ceiling=evidence.ceiling,
-            traffic=traffic,
-            verdict=verdict,
-            evidence=evidence,
+        return result_of(
+            evidence,
+            verdict,
+            bench.device,
+            step_s,
             samples=samples,
             passes=sum(run.decode_passes for run in runs),
             ttft_s=median(waits) if waits else None,

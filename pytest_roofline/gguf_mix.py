@@ -70,8 +70,17 @@ def file_types() -> tuple[str, ...]:
 
 
 def is_file_type(name: str) -> bool:
-    """Whether `name` is a file type, whatever its case and hyphens. ``q4_k`` alone is a tensor type, not a mix."""
+    """Whether `name` is a file type, whatever its case, hyphens and underscores (``q4km``). ``q4_k`` alone is a tensor
+    type, not a mix."""
     return _spelled(name) in _BASES
+
+
+def near_file_types(name: str) -> list[str]:
+    """The file types whose names are nearest to `name`, in small letters; empty where none is near."""
+    import difflib  # only to complain
+
+    plain = {_squashed(known): known.lower() for known in _BASES}
+    return [plain[close] for close in difflib.get_close_matches(_squashed(name)[:60], plain, n=3, cutoff=0.6)]
 
 
 def mix_plan(name: str, architecture: Architecture) -> Plan:
@@ -305,4 +314,10 @@ def _down_order(weights: Iterable[Weight]) -> tuple[tuple[int, bool], ...]:
 
 
 def _spelled(name: str) -> str:
-    return name.strip().upper().replace("-", "_")
+    """As llama.cpp spells it; another name than those of file types as it is, in capitals."""
+    wanted = _squashed(name)
+    return next((known for known in (*_BASES, *_SHORT_NAMES) if _squashed(known) == wanted), name.strip().upper())
+
+
+def _squashed(name: str) -> str:
+    return "".join(name.upper().replace("-", "_").replace("_", " ").split())

@@ -186,8 +186,31 @@ def resolve(config: pytest.Config, name: str, marker: object = None, before_ini:
         if before_ini is not None and where.startswith("ini "):
             return before_ini
         if value is not None and value != "":
-            return READERS[option.reader](value, where)
+            return READERS[option.reader](_rooted(config, value, where) if name == "specs" else value, where)
     return option.default
+
+
+def _rooted(config: pytest.Config, value: Any, where: str) -> Any:
+    """Paths from an ini file, which names them from its own folder: pytest may be started in another one."""
+    if not where.startswith("ini ") or config.inipath is None:
+        return value
+    paths = (os.path.expanduser(path) for path in str(value).split(os.pathsep) if path)
+    return os.pathsep.join(os.path.join(config.inipath.parent, path) for path in paths)
+
+
+def check_specs(config: pytest.Config) -> None:
+    """Read the spec files that were given, for a wrong one has to be said even where nothing is looked up in it."""
+    paths = resolve(config, "specs")
+    if not paths:
+        return
+    from pytest_roofline.errors import RooflineUsageError
+    from pytest_roofline.specs.own_files import checked_catalogue
+
+    try:
+        checked_catalogue(paths)
+    except RooflineUsageError as error:
+        where = next(where for value, where in sources_of(config, option_of("specs")) if value)
+        raise pytest.UsageError(f"{where}: {error}") from None
 
 
 def check_options(config: pytest.Config) -> None:
@@ -197,6 +220,7 @@ def check_options(config: pytest.Config) -> None:
     """
     for option in OPTIONS:
         resolve(config, option.name)
+    check_specs(config)
     check_budgets(config)
     if config.getoption(SELFTEST):
         config.args[:] = [os.path.join(os.path.dirname(__file__), "canaries.py")]

@@ -14,7 +14,7 @@ from pytest_roofline.bench import Bench, Budgets, budgets_for, fraction_of, mbu_
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.counted import Counted
 from pytest_roofline.checks.evidence import Evidence, Limit
-from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
+from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer, is_rather_few
 from pytest_roofline.condition_watch import ConditionWatch
 from pytest_roofline.conditions import Stretch
 from pytest_roofline.device import Device
@@ -29,6 +29,7 @@ from pytest_roofline.session import Session
 from pytest_roofline.settings import Settings
 from pytest_roofline.stops import stops_around
 from pytest_roofline.traffic import Traffic
+from pytest_roofline.turns import Turn
 from pytest_roofline.verdict import judge
 
 
@@ -86,7 +87,7 @@ class Hearing:
         *,
         device: Device,
         bench_of: Callable[[], Bench],
-        lock: Callable[[], AbstractContextManager[None]] = nullcontext,
+        lock: Callable[[], AbstractContextManager[Turn | None]] = nullcontext,
         pulse_of: Callable[[], Pulse] | None = None,
         traffic: Traffic | None,
         label: str,
@@ -101,6 +102,7 @@ class Hearing:
         self._bench_of = bench_of
         self._lock = lock
         self._held = ExitStack()
+        self._turn: Turn | None = None
         self._pulse_of = pulse_of
         self._pulse: Pulse | None = None
         self._traffic = traffic
@@ -122,7 +124,7 @@ class Hearing:
         """Have the device to ourselves; probe before the window, where there is traffic to hold against it."""
         if self._settings.mode == "off":
             return
-        self._held.enter_context(self._lock())
+        self._turn = self._held.enter_context(self._lock())
         try:
             self._probe_before()
             self._onlooker.tell("the test's own timing")
@@ -170,6 +172,7 @@ class Hearing:
     def leave(self) -> None:
         """Give the device and the probe's buffers back and stop watching, however the audit ended."""
         with self._held:  # given back whatever goes wrong before
+            self._turn = None
             try:
                 self._stop()
             finally:
@@ -188,6 +191,8 @@ class Hearing:
         if self._settings.mode == "off":
             result = unmeasured_result("audit", self._label, self._device, ledger.outputs)
             return self._keep(result)
+        if self._turn is not None:
+            self._turn.go_on()  # it may be left on another thread than it was entered on
         with self._lock():  # a claim may come after the audit has been left
             return self._judged(ledger)
 
@@ -201,7 +206,7 @@ class Hearing:
         counted = self._counted(ledger)
         ceiling, limit, interval = self._scale(ledger, pass_s)
         widened = stops.widened(interval, closed_s)
-        evidence = self._witnessed(self._evidence(ledger, budgets, ceiling, limit, widened), counted)
+        evidence = self._witnessed(self._evidence(ledger, budgets, ceiling, limit, widened), counted, ledger)
         evidence = replace(evidence, suspended_s=stops.inside_s, suspended_late_s=stops.late_s)
         fraction = (interval.low + interval.high) / 2 if interval is not None else None
         verdict = judge(evidence, fraction, self._checks)
@@ -237,24 +242,32 @@ class Hearing:
             )
         )
 
-    def _counted(self, ledger: Ledger) -> Counted | None:
+    def _counted(self, ledger: Ledger, *, has_settled: bool = False) -> Counted | None:
         """What moved since the audit was entered, warm-up and all: the passes of its window cannot have moved more."""
         counter = self._bench.counter if self._bench is not None else None
         if counter is None or self._reading is None or ledger.window is None or ledger.is_window_unknown:
             return None
-        counter.counter.settle()
+        if has_settled:
+            counter.counter.settle()
         second = counter.counter.read()
         if second is None:
             return None
         return counter.counted(self._reading, second, ledger.passes, is_exact=False, place="unknown")
 
-    def _witnessed(self, evidence: Evidence, counted: Counted | None) -> Evidence:
-        """With what was counted, unless it speaks against the test and the counter itself cannot be relied on now."""
+    def _witnessed(self, evidence: Evidence, counted: Counted | None, ledger: Ledger) -> Evidence:
+        """With what was counted, unless it speaks against the test and the counter itself cannot be relied on now.
+
+        A reading may be too old to hold the end of the window: where it says less than the passes need, even if its
+        pace went on to now, it is taken again when it has settled.
+        """
         counter = self._bench.counter if self._bench is not None else None
         if counter is None or counted is None:
             return evidence
-        is_against = can_be_counted(evidence) and is_clearly_fewer(evidence, counted)
-        return evidence if is_against and not counter.still_holds() else replace(evidence, counted=counted)
+        if can_be_counted(evidence) and is_rather_few(evidence, counted):
+            counted = self._counted(ledger, has_settled=True)
+            if counted is None or (is_clearly_fewer(evidence, counted) and not counter.still_holds()):
+                return evidence
+        return replace(evidence, counted=counted)
 
     def _scale(self, ledger: Ledger, pass_s: float | None) -> tuple[Ceiling | None, Limit | None, Interval | None]:
         """The ceiling, the limit of this very minute, and the fraction by the probes on both sides of the window."""
@@ -311,6 +324,8 @@ class Hearing:
             ids_seen=ledger.ids_seen,
             batch=ledger.batch,
             tokens_per_pass=ledger.tokens_per_pass,
+            ranks=ledger.ranks,
+            do_ranks_share_tokens=ledger.do_ranks_share_tokens,
             allow=self._settings.allow,
         )
         if bench is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_roofline.probe import Probe
     from pytest_roofline.protocol import Backend
     from pytest_roofline.result import Result
+    from pytest_roofline.traffic import Traffic
 
 
 def pytest_roofline_backends(config: pytest.Config) -> Sequence[Backend] | None:
@@ -74,6 +75,38 @@ def pytest_roofline_checks(config: pytest.Config) -> Sequence[Check] | None:
         def test_step(roofline, model):
             result = roofline.decode(model.step, model=model)
             assert "a batch of 1" in [finding.message for finding in result.findings]
+    """
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_roofline_traffic(
+    config: pytest.Config, model: object, batch: int | None, context: int | None
+) -> Traffic | float | None:
+    """Count the bytes of a decode pass of a model that this package does not know, or that you know better.
+
+    Called whenever bytes are to be taken from a model, or from what is given as ``traffic=``: by `decode`, `audit`,
+    `traffic` and `ceiling`; not by `prefill`, and not for a Traffic or a plain number. `batch` and `context` are what
+    the test said, None where it said nothing. The first of the implementations that returns something is believed, as
+    if the test had declared it: a traced pass is compared with it. A Traffic, or bytes per pass; None where you do not
+    know the model. Anything else is a usage error. ::
+
+        # conftest.py
+        from pytest_roofline.backends.fake import FakeBackend
+
+        class Engine:
+            weight_bytes = 4e9
+
+        def pytest_roofline_backends(config):
+            return [FakeBackend()]
+
+        def pytest_roofline_traffic(config, model, batch, context):
+            return model.weight_bytes if isinstance(model, Engine) else None
+
+        # test_example.py
+        from conftest import Engine
+
+        def test_bytes(roofline):
+            assert roofline.traffic(Engine()).bytes_per_pass == 4e9
     """
 
 

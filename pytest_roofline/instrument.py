@@ -18,8 +18,7 @@ from pytest_roofline.benchmark_instrument import BenchmarkInstrument
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.device import Device
 from pytest_roofline.errors import BogusMeasurement, RooflineUsageError
-from pytest_roofline.generation import generation_request
-from pytest_roofline.generation_trial import run_generation
+from pytest_roofline.generation_instrument import GenerationInstrument
 from pytest_roofline.hearing import open_audit
 from pytest_roofline.paper import is_on_paper, paper_traffic
 from pytest_roofline.placement import Placement
@@ -36,7 +35,7 @@ from pytest_roofline.trial import Job, Trial
 from pytest_roofline.verdict import error_of
 
 
-class Instrument(ServerInstrument, BenchmarkInstrument):
+class Instrument(GenerationInstrument, ServerInstrument, BenchmarkInstrument):
     """Measures inference code against the roofline of the device it runs on.
 
     `decode`, `prefill` and `kernel` run and time a step; `audit` watches timing code of the test's own. Each raises
@@ -73,10 +72,11 @@ class Instrument(ServerInstrument, BenchmarkInstrument):
 
         `model` is a module, a Hugging Face config (dict, path, object), a GGUF or safetensors file, a model's name, a
         Traffic, or a plain number of bytes per pass. With `step` (runs one pass) the pass of a module is traced, which
-        sees experts, caches and lookups; without it the weights are counted from the module alone. `weights` and `kv`
-        name the formats of a model that is no module: ``"int4-g128"``, ``"q8_0"``.
+        sees experts, caches and lookups; without it the module's weights are counted, and with a `context` its cache by
+        its config. `weights` and `kv` name the formats of a model that is no module: ``"int4-g128"``, ``"q8_0"``.
         """
-        return traffic_of(
+        told = self._session.told_of(model, batch=batch, context=context)
+        return told or traffic_of(
             self._session.backends.loaded(),
             model,
             batch=batch,
@@ -160,6 +160,8 @@ class Instrument(ServerInstrument, BenchmarkInstrument):
             raise RooflineUsageError(
                 "roofline.decode needs the bytes of a pass: model= (which is traced) or traffic= (bytes per pass)"
             )
+        told = self._session.told_of(model if traffic is None else traffic, batch=batch, context=context)
+        traffic = told or traffic
         if is_on_paper(model):
             model, traffic = None, model if traffic is None else traffic
         if is_on_paper(traffic):
@@ -312,38 +314,6 @@ class Instrument(ServerInstrument, BenchmarkInstrument):
         )
         self.audits.append(audit)
         return audit
-
-    def generate(
-        self,
-        model: Any,
-        inputs: Any = None,
-        *,
-        label: str | None = None,
-        max_time_s: float | None = None,
-        stopping: str | None = None,
-        device: str | None = None,
-        **kwargs: Any,
-    ) -> Result:
-        """Run ``model.generate(inputs, **kwargs)`` of transformers again and again, and judge its decode passes.
-
-        `inputs` are ids, or what the tokenizer returns. Of a `Llama` of llama-cpp-python, ``create_completion`` runs on
-        a text or ids, ``create_chat_completion`` on messages. TTFT ends with the first token's logits; a pass's time is
-        what follows, by the passes of the model (a draft's apart). Tokens are new ids up to each sequence's end, prompt
-        and padding left out. Each run is a sample; `outputs` are the last run's sequences, or its completion.
-        """
-        result = run_generation(
-            generation_request(model, inputs, kwargs),
-            session=self._session,
-            placement=self._placement,
-            settings=self._settings,
-            bench_of=self._bench,
-            device=device,
-            label=label,
-            max_time_s=self._time(max_time_s),
-            stopping=None if stopping is None else checked_stopping(stopping, "stopping"),
-            checks=self._checks,
-        )
-        return self._keep(result)
 
     # -- the common path ----------------------------------------------------------------------------------------
 

@@ -43,5 +43,9 @@ class InstrumentPart(ABC):
         """The place of a measurement."""
 
     @abstractmethod
+    def _time(self, max_time_s: float | None) -> float:
+        """How long a measurement may take, in seconds: as the call says, else as the settings do."""
+
+    @abstractmethod
     def _keep(self, result: Result) -> Result:
         """Remember and report a result; a bogus one raises at once."""

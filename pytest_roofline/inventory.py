@@ -106,8 +106,8 @@ class Inventory:
     @property
     def kv_bytes_per_token(self) -> float:
         """What one more token of context adds, per sequence, before any window is full."""
-        elements = sum(cache.layers * cache.elements_per_token for cache in self.caches if cache.fixed_tokens is None)
-        return elements * self.kv_bytes_per_element
+        growing = (cache for cache in self.caches if cache.fixed_tokens is None)
+        return sum(cache.layers * cache.bytes_per_token(self.kv_bytes_per_element) for cache in growing)
 
     def with_kv(self, bytes_per_token: float, source: str) -> Inventory:
         """The same with a KV cache of so many bytes per token and sequence, in place of whatever was known of it."""
@@ -159,7 +159,7 @@ class Inventory:
     ) -> float:
         total = 0.0
         for cache in self.caches:
-            cached = cache.elements_per_token * positions(cache, context) * self.kv_bytes_per_element
+            cached = positions(cache, context) * cache.bytes_per_token(self.kv_bytes_per_element)
             state = state_passes * cache.state_elements * self._state_bytes(cache)
             total += cache.layers * (cached * cache.share_of_rank(ranks) + state / ranks)
         return total
@@ -192,7 +192,8 @@ def _causal_positions(cache: CacheLayers, tokens: int) -> float:
         whole, rest = divmod(tokens, cache.chunk)
         reach = cache.chunk if cache.window is None else min(cache.window, cache.chunk)
         return whole * _ramp(cache.chunk, reach) + _ramp(rest, reach)
-    return _ramp(tokens, tokens if cache.window is None else cache.window)
+    limits = [limit for limit in (cache.window, cache.selected) if limit is not None]
+    return _ramp(tokens, min(tokens, *limits) if limits else tokens)
 
 
 def _ramp(tokens: int, reach: int) -> float:

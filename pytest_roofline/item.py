@@ -52,6 +52,9 @@ def session_of(config: pytest.Config) -> Session:
         def on_probe(probe: Probe) -> None:
             config.hook.pytest_roofline_probe_finished(probe=probe)
 
+        def count(model: object, batch: int | None, context: int | None) -> Any:
+            return config.hook.pytest_roofline_traffic(config=config, model=model, batch=batch, context=context)
+
         onlooker = _onlooker_of(config)
 
         def say(line: str) -> None:
@@ -61,15 +64,18 @@ def session_of(config: pytest.Config) -> Session:
         answers = config.hook.pytest_roofline_backends(config=config)
         backends = added("pytest_roofline_backends", answers, lambda value: isinstance(value, Backend), "a backend")
         worker: dict[str, Any] = getattr(config, "workerinput", {})
+        timers: Any = config.pluginmanager.get_plugin("roofline-timers")
         config.stash[SESSION] = Session(
             added_backends=backends,
             specs_paths=resolve(config, "specs"),
             on_probe=on_probe,
+            count=count,
             turnstile=Turnstile(
                 folder=resolve(config, "lock_folder"),
                 wait_s=resolve(config, "lock_wait"),
                 say=say,
                 onlooker=onlooker,
+                waiting=nullcontext if timers is None else timers.paused,
             ),
             onlooker=onlooker,
             run_id=worker.get("testrunuid"),

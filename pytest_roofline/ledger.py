@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_roofline.checks.claimed import Claim, ClockDrift, CompiledInWindow, Window
+from pytest_roofline.checks.claimed import Claim, ClockDrift, CompiledInWindow, RankWindow, Window
 from pytest_roofline.errors import RooflineUsageError
 
 BEYOND_MARKERS_S = 100e-6
@@ -44,6 +44,8 @@ class Ledger:
     batch: int
     tokens_per_pass: float
     outputs: Any
+    ranks: tuple[RankWindow, ...]
+    do_ranks_share_tokens: bool
     notes: tuple[str, ...]
     not_checked: tuple[str, ...]
 
@@ -61,9 +63,14 @@ class Claimed:
     drained_s: float
     forced_s: float
     marked_s: float
+    """When the markers that were set at the claim were reached; no earlier than the drain where they cover all."""
+    done_s: float | None = None
+    """When the device was done, whatever held up this thread; None where only the drain tells."""
     idle_drain_s: float
     marker_late_s: float = 0.0
     """How late a marker behind nothing came at worst: by so much an end may be seen too late."""
+    ranks: tuple[RankWindow, ...] = ()
+    do_ranks_share_tokens: bool = False
     outputs: Any
 
     @property
@@ -81,6 +88,8 @@ class Stated:
     drained_s: float
     finished_s: float
     """When the last watched output had been evaluated too, where work waits for that."""
+    held_up_s: float = 0.0
+    """Part of it in which this thread was ready to run, and was not running."""
 
 
 def tokens_of_a_pass(given: float | Callable[[Any], float], outputs: Any) -> float:
@@ -107,6 +116,44 @@ def count_ids(ids: Any) -> int | None:
         return None
     size: Any = ids.numel() if callable(getattr(ids, "numel", None)) else getattr(ids, "size", None)
     return size if isinstance(size, int) else None
+
+
+def sample_times(samples: Any) -> tuple[float, ...]:
+    """Single timings in seconds; none at all where there are none."""
+    if samples is None:
+        return ()
+    try:
+        values = list(samples)
+    except TypeError:
+        raise RooflineUsageError(
+            f"samples is a {type(samples).__name__}; it must be a sequence of seconds, one per sample"
+        ) from None
+    return tuple(finite(value, "samples") or 0.0 for value in values)
+
+
+def rank_windows(ranks: Any) -> tuple[RankWindow, ...]:
+    """The windows of several ranks, from (start in seconds, stop in seconds, tokens) each; None is no rank."""
+    if ranks is None:
+        return ()
+    try:
+        found = [(start_s, stop_s, tokens) for start_s, stop_s, tokens in ranks]
+    except (TypeError, ValueError):
+        raise RooflineUsageError(
+            f"ranks is {ranks!r}; it must be a sequence of (start_s, stop_s, tokens), one for each rank"
+        ) from None
+    windows = []
+    for start_s, stop_s, tokens in found:
+        start, stop = finite(start_s, "a rank's start"), finite(stop_s, "a rank's stop")
+        made = positive(tokens, "a rank's tokens")
+        if start is None or stop is None or made is None or stop <= start:
+            raise RooflineUsageError(
+                f"a rank started at {start} and stopped at {stop} with {tokens} tokens; it must stop after it starts, "
+                "with some tokens made, on the clock of all ranks"
+            )
+        windows.append(RankWindow(start_s=start, stop_s=stop, tokens=made))
+    if not windows:
+        raise RooflineUsageError("ranks is empty; it must have (start_s, stop_s, tokens) of each rank")
+    return tuple(windows)
 
 
 def finite(value: Any, name: str) -> float | None:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_roofline.architecture import Architecture
 from pytest_roofline.backends.llama_cpp import ALL_LAYERS, LlamaFacts
+from pytest_roofline.backends.llama_draft import drafting_llama
 from pytest_roofline.backends.llama_generation import LlamaGenerationWatch
 from pytest_roofline.device import Device
 from pytest_roofline.errors import RooflineUsageError
@@ -26,7 +27,14 @@ from pytest_roofline.traffic import Traffic
 from pytest_roofline.units import format_bytes
 
 SAME_MODEL = 0.01
-TrafficAt = Callable[[int], Traffic]
+
+
+class TrafficAt(Protocol):
+    """A pass after so many tokens of context, over so many positions: one, or as many as verify a draft."""
+
+    def __call__(self, context: int, /, positions: int = 1) -> Traffic:
+        """Weights once (of a mixture the experts that so many positions hit), keys and values once."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +60,33 @@ def llama_engine(
     return LlamaEngine(
         device=device,
         backend=backend,
-        make=partial(_watch, backend.clock, device.id),
+        make=partial(_watch, backend.clock, device.id, _draft_traffic_at(request.model, facts, settings)),
         traffic_at=_traffic_at(request.model, facts, settings),
     )
 
 
 def _watch(
-    clock: Callable[[], float], device_id: str, request: GenerationRequest, drain: Callable[[], None]
+    clock: Callable[[], float],
+    device_id: str,
+    draft_traffic_at: TrafficAt | None,
+    request: GenerationRequest,
+    drain: Callable[[], None],
 ) -> LlamaGenerationWatch:
-    return LlamaGenerationWatch(request, drain, clock=clock, device_id=device_id)
+    return LlamaGenerationWatch(request, drain, clock=clock, device_id=device_id, draft_traffic_at=draft_traffic_at)
+
+
+def _draft_traffic_at(llama: Any, facts: LlamaFacts, settings: Settings) -> TrafficAt | None:
+    """Of the model that the draft holds; None where it holds none, or one of other memory or of a file that is gone."""
+    draft = drafting_llama(llama)
+    if draft is None:
+        return None
+    of_draft = LlamaFacts(draft)
+    if of_draft.device_layers != facts.device_layers:
+        return None
+    try:
+        return _traffic_at(draft, of_draft, settings)
+    except RooflineUsageError:
+        return None
 
 
 def _place(facts: LlamaFacts, session: Session, asked: str | None, *, is_measured: bool) -> tuple[Device, Backend]:
@@ -102,14 +128,32 @@ def _traffic_at(llama: Any, facts: LlamaFacts, settings: Settings) -> TrafficAt:
     _refuse_another(path, architecture, facts)
     formats = [TYPES[number].format for number in facts.cache_types or () if number in TYPES]
 
-    def traffic_at(context: int) -> Traffic:
+    def traffic_at(context: int, /, positions: int = 1) -> Traffic:
         keys, values = (
-            paper_traffic(architecture, batch=1, context=context, kv=kv, specs_paths=settings.specs)
+            _verifying(
+                partial(paper_traffic, architecture, context=context, kv=kv, specs_paths=settings.specs), positions
+            )
             for kv in (formats if len(formats) == 2 else (None, None))
         )
         return keys if keys == values else _mean(keys, values)
 
     return traffic_at
+
+
+def _verifying(traffic_of: Callable[..., Traffic], positions: int) -> Traffic:
+    """A pass of one sequence over several positions: experts of as many, and one cache.
+
+    Its arithmetic stays that of one: the peak that could bound it is another library's, not llama.cpp's.
+    """
+    alone = traffic_of(batch=1)
+    if positions == 1:
+        return alone
+    several = traffic_of(batch=positions)
+    return replace(
+        alone,
+        bytes_per_pass=alone.kv_bytes_per_pass + several.bytes_per_pass - several.kv_bytes_per_pass,
+        weight_bytes_per_pass=several.weight_bytes_per_pass,
+    )
 
 
 def _mean(keys: Traffic, values: Traffic) -> Traffic:

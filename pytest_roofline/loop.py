@@ -74,6 +74,8 @@ class Loop:
         self.since_reset = 0
         self.in_all = 0
         self.outputs: Any = None
+        self.ran: list[tuple[float, float, float]] = []
+        """Start, end and passes of every block that was timed, by the clock of its framework."""
 
     def use(self, backend: Backend) -> None:
         """Learn which framework the step turned out to use."""
@@ -185,6 +187,7 @@ class Loop:
         end = clock()
         check_output(output, may_return_nothing=self._may_return_nothing)
         self.outputs = output
+        self.ran.append((start, end, float(passes)))
         return Block(passes=passes, first_pass=first_pass, host_s=stop - start, closed_s=end - start, forced=forced)
 
     def _submit(self) -> Callable[[Any], None] | None:

@@ -21,10 +21,10 @@ from pytest_roofline.loop import Block, Loop, OutOfRoom
 from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Compilation
 from pytest_roofline.roofline import Interval, moved_s
-from pytest_roofline.samples import between, is_steady, median, outliers, robust_line
+from pytest_roofline.samples import between, is_steady, median, outliers_remark, robust_line
 from pytest_roofline.stopping import Criterion, UntilDecided
 from pytest_roofline.traffic import Traffic
-from pytest_roofline.units import format_fraction, format_seconds
+from pytest_roofline.units import format_seconds
 
 BLOCK_S = 0.005
 """Shortest block: long against the clock's resolution and an idle drain. A pair is no shorter than a reading."""
@@ -300,12 +300,9 @@ class Measurement:
         )
 
     def _note_outliers(self, fractions: list[float]) -> None:
-        far = outliers(fractions)
-        if far:
-            self._notes.append(
-                f"{len(far)} of {len(fractions)} samples lie far from the median ({format_fraction(min(far))} to "
-                f"{format_fraction(max(far))}); they were kept"
-            )
+        remark = outliers_remark(fractions)
+        if remark is not None:
+            self._notes.append(remark)
 
     def _timing(self, samples: list[Sample], *, timed_out: bool) -> Timing:
         if not samples:

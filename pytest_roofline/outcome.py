@@ -11,6 +11,7 @@ import ast
 import json
 import linecache
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -290,6 +291,16 @@ def results_in(properties: Sequence[tuple[str, object]]) -> list[dict[str, Any]]
     return []
 
 
+def _slowed_by() -> list[str]:
+    """What makes every line or call of Python slower in this process, and a miss of a step that is bound by them."""
+    hooks = (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile()))
+    names = [name for name, hook in hooks if hook is not None]
+    if not names:
+        return []
+    watched = f"{' and '.join(names)} is in use (coverage, a debugger, a profiler)"
+    return [f"{watched}: the Python of a step is slower than without"]
+
+
 def properties_of(
     outcome: Outcome, results: Sequence[Result], settings: Settings, former: Sequence[Attempt] = ()
 ) -> list[tuple[str, str | float]]:
@@ -304,7 +315,12 @@ def properties_of(
         "reason": outcome.reason,
         "budget_error": type(outcome.error).__name__ if isinstance(outcome.error, (BelowCeiling, AboveBand)) else None,
         "results": [
-            {**result.to_dict(), **sources_of(result, settings), "standing": standing}
+            {
+                **result.to_dict(),
+                "notes": [*result.notes, *(_slowed_by() if standing == "failed" else ())],
+                **sources_of(result, settings),
+                "standing": standing,
+            }
             for result, standing in zip(results, outcome.standings, strict=True)
         ],
     }

@@ -6,11 +6,15 @@ The same arithmetic as ``roofline predict``, so that the two never disagree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from pytest_roofline.architecture import Architecture
+from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.traffic import COUNTED, Traffic
+
+_CACHE_DTYPES = ("float32", "float16", "bfloat16")
 
 
 def is_on_paper(model: Any) -> bool:
@@ -80,4 +84,36 @@ def paper_traffic(
         context=context,
         source=COUNTED,
         notes=notes,
+    )
+
+
+def with_cache(counted: Traffic, config: Any, *, batch: int | None, context: int | None) -> Traffic:
+    """A live model's counted weights with the KV cache that its own config tells, in the weights' dtype.
+
+    Unchanged without a `context`, and where there is no config or none that is known. The least bytes stay those of the
+    weights: an engine may keep its cache in fewer bits than the model has.
+    """
+    if context is None or not is_on_paper(config) or isinstance(config, (str, PathLike)):
+        return counted
+    from pytest_roofline.predict import inventory_in
+    from pytest_roofline.readers.config import read_config
+    from pytest_roofline.specs.catalogue import Catalogue
+
+    try:
+        architecture = read_config(config)
+        kv = counted.dtype if counted.dtype in _CACHE_DTYPES else None
+        inventory = inventory_in(architecture, None, kv, Catalogue())
+    except RooflineUsageError:
+        return counted  # as much as is known
+    cached = inventory.kv_bytes_read(context)
+    kv_bytes = (batch or 1) * cached
+    return replace(
+        counted,
+        bytes_per_pass=counted.bytes_per_pass + kv_bytes,
+        kv_bytes_per_pass=kv_bytes,
+        kv_bytes_per_token=inventory.kv_bytes_read(context + 1) - cached,
+        notes=(
+            f"weights counted from the parameters, the KV cache ({inventory.kv}) from the config",
+            *counted.notes[1:],
+        ),
     )

@@ -29,6 +29,11 @@ class PassTimes:
         """Passes that began within any of these stretches."""
         return sum(any(low <= start <= high for low, high in bounds) for start in self.starts_s)
 
+    def behind(self, bounds: Sequence[tuple[float, float]]) -> int:
+        """Passes that began after the last of these stretches; 0 without any."""
+        end_s = max((high for _, high in bounds), default=float("inf"))
+        return sum(start > end_s for start in self.starts_s)
+
     def contiguous_s(self, passes: int, drained_s: float) -> float | None:
         """The least time from the beginning to the end of so many consecutive passes; None with fewer of them.
 

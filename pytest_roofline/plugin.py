@@ -62,6 +62,8 @@ class _HookNames:
 
     def pytest_roofline_backends(self, config: object) -> None: ...
     def pytest_roofline_checks(self, config: object) -> None: ...
+    @pytest.hookspec(firstresult=True)
+    def pytest_roofline_traffic(self, config: object, model: object, batch: object, context: object) -> None: ...
     def pytest_roofline_probe_finished(self, probe: object) -> None: ...
     def pytest_roofline_verdict_reached(self, result: object, item: object) -> None: ...
 
@@ -74,6 +76,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marker; a wrong option ends the session here."""
     config.addinivalue_line("markers", marker_line())
+    if config.pluginmanager.hasplugin("timeout"):
+        from pytest_roofline import timers
+
+        config.pluginmanager.register(timers.Timers(config), timers.NAME)
     if is_anything_given(config):
         from pytest_roofline.hall import begin
 

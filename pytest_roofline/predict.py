@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pytest_roofline.architecture import Architecture, Storage, Weight
 from pytest_roofline.device import Spec
@@ -250,15 +249,21 @@ def stored_as(architecture: Architecture, weights: str | None, catalogue: Catalo
 
 
 def _named(weights: str, architecture: Architecture, catalogue: Catalogue) -> StoredAs:
-    from pytest_roofline.gguf_mix import COMPUTE_DTYPE, is_file_type, read_mix
+    from pytest_roofline.gguf_mix import COMPUTE_DTYPE, is_file_type, near_file_types, read_mix
 
-    if is_file_type(weights) and weights.strip().lower() not in _PLAIN:
+    if is_file_type(weights) and re.sub(r"[\s_-]", "", weights).lower() not in _PLAIN:
         # Converters leave the layers that only draft out: the rules of a mix go by the others.
         drafting = set(map(id, architecture.prediction_weights))
         decoding = tuple(weight for weight in architecture.weights if id(weight) not in drafting)
         mix = read_mix(weights, replace(architecture, weights=decoding))
         return StoredAs(plan=mix.weight_bytes, name=mix.file_type.lower(), compute_dtype=COMPUTE_DTYPE)
-    return _in_format(weights_named(weights, catalogue))
+    try:
+        return _in_format(weights_named(weights, catalogue))
+    except RooflineUsageError as error:
+        near = ", ".join(near_file_types(weights))
+        raise RooflineUsageError(
+            f"{error}\nOf llama.cpp's file types, nearest: {near}" if near else str(error)
+        ) from error
 
 
 def weights_named(name: str, catalogue: Catalogue) -> Format:
@@ -336,7 +341,7 @@ def rule_in(
 
         if weights is None or not is_file_type(weights):
             raise
-        mixed = _mixed_example(weights, catalogue)
+        mixed = mixed_example(weights, catalogue)
         bytes_per_parameter, name, dtype = mixed.total_bytes / mixed.parameters, mixed.weights, mixed.compute_dtype
         notes = (
             f"{name} is a mix of formats by tensor: its average over {mixed.model}, "
@@ -354,32 +359,11 @@ def rule_in(
     )
 
 
-def _mixed_example(file_type: str, catalogue: Catalogue) -> Inventory:
+def mixed_example(file_type: str, catalogue: Catalogue) -> Inventory:
+    """The model that stands for all where a mix of formats has no tensors to mix, as a file of this type."""
     from pytest_roofline.specs.models import model_named
 
     return inventory_in(model_named(_MIX_EXAMPLE, catalogue), file_type, None, catalogue)
-
-
-def describe_mix(name: str, catalogue: Catalogue) -> dict[str, Any] | None:
-    """What ``specs show q4_k_m`` says of a file type of llama.cpp, as `Catalogue.describe`; None for no such type."""
-    from pytest_roofline.gguf_mix import is_file_type
-
-    if not is_file_type(name):
-        return None
-    mixed = _mixed_example(name, catalogue)
-    return {
-        "kind": "formats",
-        "id": mixed.weights,
-        "name": f"{mixed.weights.upper()}, a file type of llama.cpp: a mix of formats by tensor and layer",
-        "for": ["weights"],
-        "compute_dtype": mixed.compute_dtype,
-        "figures": {
-            "bits_per_weight": {
-                "value": round(8 * mixed.total_bytes / mixed.parameters, 3),
-                "source": f"the average over {mixed.model}, by the rules of llama-quantize; of other models it differs",
-            }
-        },
-    }
 
 
 def smaller_rules(inventory: Inventory, catalogue: Catalogue) -> Iterator[Inventory]:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from pytest_roofline.probe import PROBE_VERSION, Probe
 from pytest_roofline.protocol import Backend
 from pytest_roofline.sweep import SweepPoint
 from pytest_roofline.turnstile import token_of
+from pytest_roofline.whole_file import replace_whole
 
 _LARGEST_BYTES = 2**20
 _KEPT = 8
@@ -74,15 +74,7 @@ class ProbeRecords:
         path = self._path(probe.device, key)
         with suppress(OSError, ValueError):
             text = json.dumps({"body": body, "digest": _digest(body)}, allow_nan=False)
-            handle, draft = tempfile.mkstemp(dir=self.folder, prefix=".probe-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(draft, path)
-            except BaseException:
-                with suppress(OSError):
-                    os.remove(draft)
-                raise
+            replace_whole(path, text.encode())
             self._forget_old_ones(probe.device, path)
 
     def _forget_old_ones(self, device: Device, own: str) -> None:

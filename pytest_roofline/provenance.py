@@ -67,7 +67,12 @@ class Provenance:
 
 def place_of(frame: FrameType) -> str:
     """``file.py:12``: where a frame is now."""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return place_at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def place_at(file: str, line: int) -> str:
+    """``file.py:12``, of a place that was noted while there was no time for words."""
+    return f"{os.path.basename(file)}:{line}"
 
 
 def _library_folders() -> tuple[str, ...]:

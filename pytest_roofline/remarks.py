@@ -145,20 +145,21 @@ def _of_ranks(prediction: Prediction) -> Iterator[str]:
 
 def _of_kv_heads(caches: Iterable[CacheLayers], ranks: int) -> Iterator[str]:
     """Of caches that grow or are copied; a recurrent state divides by the ranks, and nothing has to be said."""
-    for cache in caches:
-        if not cache.elements_per_token:
-            continue
+    growing = [cache for cache in caches if cache.elements_per_token]
+    whole = [cache.name for cache in growing if cache.kv_heads == 1]
+    for cache in growing:
         if cache.kv_heads is None:
             yield (
                 "how many KV heads there are is not known: the KV cache is divided by the ranks; with fewer heads than "
                 "ranks, ranks hold copies and read more"
             )
-        elif cache.kv_heads == 1:
+        elif cache.kv_heads == 1 and cache.name == whole[0]:
+            names = " and ".join(whole)
             yield (
-                f"{cache.name}: what is cached serves all heads: every rank keeps and reads all of it (plain tensor "
+                f"{names}: what is cached serves all heads: every rank keeps and reads all of it (plain tensor "
                 "parallel; data-parallel attention and decode context parallelism divide it, and the limit does)"
             )
-        elif cache.kv_heads % ranks:
+        elif cache.kv_heads > 1 and cache.kv_heads % ranks:
             held = f"{-(-cache.kv_heads // ranks)} of them"
             yield f"{cache.name}: {cache.kv_heads} KV heads on {ranks} ranks: the fullest keeps and reads {held}"
 

@@ -157,7 +157,15 @@ class Result:
     """Of `roofline.stream`: all users together, judged by itself."""
 
     def __repr__(self) -> str:
-        return f"<{self.kind} {self.label} on {self.device.id}: {self.verdict.outcome}, {self.fraction!r}>"
+        return f"<{self.kind} {self.label} on {self.device.id}: {self._standing()}, {self.fraction!r}>"
+
+    def _standing(self) -> str:
+        """The verdict, by budgets of settings alone; after a comparison that did not hold, what that asked for."""
+        missed = [one for one in self.fraction.comparisons if not one.truth]
+        if self.verdict.outcome != "passed" or not missed:
+            return self.verdict.outcome
+        asked = f"{missed[-1].operator} {format_fraction(missed[-1].other)}"
+        return f"not {asked}" if missed[-1].is_decided else f"undecided whether {asked}"
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ from pytest_roofline.errors import MeasurementError, RooflineUsageError
 from pytest_roofline.meter import open_arena
 from pytest_roofline.probe import Probe
 from pytest_roofline.protocol import Backend
-from pytest_roofline.roofline import Rates, mixed_bytes_per_s
+from pytest_roofline.roofline import Interval, Rates, mixed_bytes_per_s
 from pytest_roofline.units import format_bytes
 
 _ANCHORS: tuple[tuple[Pattern, float], ...] = (
@@ -76,6 +76,9 @@ class Ruler:
         ]
         self._has_other_threads = threads is not None and threads != probe.threads
         self._notes: list[str] = []
+        self.readings: list[tuple[float, float, Interval]] = []
+        """Start and end of every reading, by the first backend's clock, and the bytes from memory that it took: of each
+        launch caches may have served a knee."""
         self._arena = self._find_arena()
         self._entrants = self._anchors()
 
@@ -115,7 +118,11 @@ class Ruler:
         """
         if not self._entrants:
             raise RooflineUsageError("this ruler is closed: its buffers are gone")
+        start_s = self._backends[0].clock()
         rates = {pattern: self._reading(entrant) for pattern, entrant in self._entrants.items()}
+        moved = [self._moved(entrant) for entrant in self._entrants.values()]
+        taken = Interval(low=sum(one.low for one in moved), high=sum(one.high for one in moved))
+        self.readings.append((start_s, self._backends[0].clock(), taken))
         return _mixed(rates, self.written_share)
 
     def _reading(self, entrant: Entrant) -> float:
@@ -126,6 +133,12 @@ class Ruler:
         rates = [entrant.run() for _ in range(self._windows(entrant))]
         entrant.rates.clear()
         return harmonic_mean(rates)
+
+    def _moved(self, entrant: Entrant) -> Interval:
+        """Bytes of one reading: at least, and at most."""
+        launches = entrant.launches * (self._windows(entrant) + (1 if self.device.is_cpu else 0))
+        each, knee = entrant.kernel.bytes_per_launch, self._probe.cache_knee_bytes
+        return Interval(low=launches * max(0.0, each - knee), high=launches * each)
 
     def _windows(self, entrant: Entrant) -> int:
         """How many windows a reading has, by the probe's rate and not by what is seen now."""

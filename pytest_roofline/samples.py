@@ -12,6 +12,7 @@ from functools import cache
 
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.roofline import Interval
+from pytest_roofline.units import format_fraction
 
 
 def median(values: Sequence[float]) -> float:
@@ -94,6 +95,21 @@ def outliers(values: Sequence[float], distance: float = 5.0) -> list[float]:
     middle = median(values)
     scatter = median([abs(value - middle) for value in values])
     return [value for value in values if abs(value - middle) > max(distance * scatter, 0.1 * abs(middle))]
+
+
+def outliers_remark(fractions: Sequence[float]) -> str | None:
+    """How many samples are outliers, and where they lie; None where none is.
+
+    One is infinite where a block of 2N passes took no longer than the one of N passes beside it.
+    """
+    far = outliers(fractions)
+    if not far:
+        return None
+    known = sorted(value for value in far if math.isfinite(value))
+    shown = [" to ".join(dict.fromkeys(map(format_fraction, (known[0], known[-1]))))] if known else []
+    if len(known) < len(far):
+        shown.append(f"{len(far) - len(known)} in which 2N passes took no longer than N")
+    return f"{len(far)} of {len(fractions)} samples lie far from the median ({', '.join(shown)}); they were kept"
 
 
 def enough_samples(count: int, confidence: float = 0.95) -> bool:

@@ -6,17 +6,20 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_roofline.amounts import as_traffic
 from pytest_roofline.backends import Backends
 from pytest_roofline.checks.evidence import DRIVER_SLACK, MEASURED_SLACK, SHEET_SLACK, Limit
 from pytest_roofline.checks.identity import AGREEMENT
 from pytest_roofline.device import Device
-from pytest_roofline.errors import DeviceUnavailable, InconclusiveMeasurement
+from pytest_roofline.errors import DeviceUnavailable, InconclusiveMeasurement, RooflineUsageError
 from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.protocol import Backend
 from pytest_roofline.settings import matches
-from pytest_roofline.shortage import shortage
+from pytest_roofline.shortage import NO_THREAD, shortage, shortage_of_threads
+from pytest_roofline.traffic import Traffic
+from pytest_roofline.turns import Turn, Turns
 from pytest_roofline.turnstile import Turnstile
 from pytest_roofline.units import format_bytes_per_s
 
@@ -31,6 +34,7 @@ class Session:
 
     `turnstile` holds devices against other processes. `run_id`: the same in all workers of one test run, which then
     share the probe of a device; None where there are no others. `onlooker` is told what is being measured.
+    `count(model, batch, context)` is asked first for the traffic of a model: a Traffic, bytes per pass, or None.
     """
 
     def __init__(
@@ -39,18 +43,37 @@ class Session:
         added_backends: Iterable[Backend] = (),
         specs_paths: Sequence[str] = (),
         on_probe: Callable[[Probe], None] | None = None,
+        count: Callable[[Any, int | None, int | None], Any] | None = None,
         turnstile: Turnstile | None = None,
         run_id: str | None = None,
         onlooker: Onlooker = NOBODY,
     ) -> None:
         self.backends = Backends(added_backends, specs_paths=specs_paths)
         self._on_probe = on_probe
+        self._count = count
         self._probes: dict[str, Probe] = {}
         self._counters: dict[str, Calibrated | None] = {}
         self._found: dict[str, Device] = {}
         self._turnstile = turnstile or Turnstile()
+        self._turns = Turns(wait_s=self._turnstile.wait_s)
         self._run_id = run_id
         self.onlooker = onlooker
+
+    def told_of(self, model: Any, *, batch: int | None, context: int | None) -> Traffic | None:
+        """What somebody else says of a pass of this model; None where nobody does, and for what is traffic already.
+
+        Raises RooflineUsageError for an answer that is none.
+        """
+        if self._count is None or as_traffic(model) is not None:
+            return None
+        answer = self._count(model, batch, context)
+        told = as_traffic(answer, batch=batch, context=context)
+        if told is None and answer is not None:
+            raise RooflineUsageError(
+                f"pytest_roofline_traffic returned a {type(answer).__name__} for a {type(model).__name__}; it must "
+                "return a Traffic, bytes per pass, or None"
+            )
+        return told
 
     # -- devices ------------------------------------------------------------------------------------------------
 
@@ -113,8 +136,10 @@ class Session:
         key = device.key
         if key not in self._probes:
             with self.lock(device):
+                if key in self._probes:  # by another thread, which this one has waited for
+                    return self._probes[key]
                 probe = self._probe_of_run(device)
-            self._probes[key] = probe
+                self._probes[key] = probe
             if self._on_probe is not None:
                 self._on_probe(probe)
         return self._probes[key]
@@ -138,6 +163,10 @@ class Session:
             raise InconclusiveMeasurement(
                 shortage(device, backends, largest_bytes=0.0, knee_bytes=0.0, reasons=[reason])
             ) from error
+        except RuntimeError as error:
+            if NO_THREAD not in str(error):
+                raise
+            raise InconclusiveMeasurement(shortage_of_threads(device)) from error
         if records is not None:
             records.write(probe, backends)
         return probe
@@ -202,15 +231,19 @@ class Session:
     # -- one judge per device -----------------------------------------------------------------------------------
 
     @contextmanager
-    def lock(self, device: Device) -> Iterator[None]:
-        """Hold the device against other workers and processes; re-entrant within this session.
+    def lock(self, device: Device) -> Iterator[Turn]:
+        """Hold the device against other threads, workers and processes; re-entrant within a thread.
 
-        A device that exists in this process alone (a fake) needs no lock.
+        A device that exists in this process alone (a fake) needs no lock against others.
         """
         drivers = (backend for backend in self.backends.loaded() if backend.name == device.backend)
         is_private = any(getattr(backend, "is_private", False) for backend in drivers)
-        with self.onlooker.watching(), nullcontext() if is_private else self._turnstile.hold(device):
-            yield
+        with (
+            self.onlooker.watching(),
+            self._turns.take(device) as turn,
+            nullcontext() if is_private else self._turnstile.hold(device),
+        ):
+            yield turn
 
 
 def _is_named_faster(device: Device, driver_rate: float) -> bool:

@@ -170,11 +170,16 @@ def whole_number(name: str, value: Any, least: int, most: int = sys.maxsize) -> 
     return value
 
 
+def positive_number(name: str, value: Any, of: str = "") -> float:
+    """An argument that is a positive, finite number, `of` seconds, say. RooflineUsageError that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise RooflineUsageError(f"{name} is {value!r:.60}; it must be a positive number{of}")
+    return float(value)
+
+
 def positive_seconds(name: str, value: Any) -> float:
     """An argument that is a positive, finite number of seconds. RooflineUsageError that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise RooflineUsageError(f"{name} is {value!r}; it must be a positive number of seconds")
-    return float(value)
+    return positive_number(name, value, " of seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

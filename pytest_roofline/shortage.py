@@ -12,8 +12,19 @@ from pytest_roofline.protocol import Backend
 from pytest_roofline.units import format_bytes
 
 NO_TIME = "no time for sets over"
+NO_THREAD = "can't start new thread"
+"""What Python says where the system allows none."""
 KNEES_OF_A_PROBE = 4
 """Sets of fewer cache knees than this tell of the cache as much as of memory: nothing is judged by them."""
+
+
+def shortage_of_threads(device: Device) -> str:
+    """Why a processor cannot be probed where this process may start no thread: it takes one per core."""
+    return (
+        f"{device.id} cannot be probed: this process may start no more threads\n"
+        "  likely: a limit on processes (ulimit -u; pids of the container, docker --pids-limit, podPidsLimit)\n"
+        "  do: raise it, or run fewer workers in it"
+    )
 
 
 def shortage(

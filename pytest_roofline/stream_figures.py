@@ -20,11 +20,9 @@ from typing import Any
 
 from pytest_roofline.roofline import Interval
 from pytest_roofline.samples import median, median_interval
-from pytest_roofline.streaming import Exchange, percentile
+from pytest_roofline.streaming import ONE_EACH, Exchange, percentile
 
 SHARES = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
-ONE_EACH = 0.05
-"""Where the mean is so close to one, chunks hold one token each, and a time between chunks is one between tokens."""
 
 
 def overlap(spans: Sequence[tuple[float, float]]) -> float:
@@ -44,6 +42,8 @@ class StreamFigures:
     exchanges: tuple[Exchange, ...]
     asked_at_once: int
     """Requests that the client kept under way."""
+    least_token_s: float = 0.0
+    """What a token takes at least, where that is known: output that follows sooner had been waiting on the way."""
 
     @property
     def answered(self) -> tuple[Exchange, ...]:
@@ -86,7 +86,8 @@ class StreamFigures:
     @property
     def tpots_s(self) -> list[float]:
         """Of every answered request that has one."""
-        return [tpot for one in self.answered if (tpot := one.tpot_s) is not None and tpot > 0]
+        found = (one.tpot_behind(self.least_token_s) for one in self.answered)
+        return [tpot for tpot in found if tpot is not None and tpot > 0]
 
     @property
     def tpot_s(self) -> float | None:
@@ -95,8 +96,15 @@ class StreamFigures:
 
     @property
     def tpot_interval_s(self) -> Interval | None:
-        """Holds the median of requests with 95 % (order statistics); of under six requests it is all of them."""
-        return median_interval(self.tpots_s) if self.tpots_s else None
+        """Holds the median of requests with 95 % (order statistics); of under six requests it is all of them.
+
+        Its upper end is that of the fewest tokens that can have come in that time.
+        """
+        found = (one.slowest_tpot(self.least_token_s) for one in self.answered)
+        slowest = [tpot for tpot in found if tpot is not None and tpot > 0]
+        if not self.tpots_s or not slowest:
+            return None
+        return Interval(low=median_interval(self.tpots_s).low, high=median_interval(slowest).high)
 
     @property
     def ttft_s(self) -> float | None:
@@ -116,7 +124,7 @@ class StreamFigures:
     @property
     def context(self) -> float:
         """Tokens in a sequence's cache, by the mean over its answer: the prompt, and half of the output."""
-        lengths = [(one.usage.prompt_tokens or 0) + (one.tokens or 0) / 2 for one in self.answered]
+        lengths = [one.context_tokens for one in self.answered]
         return sum(lengths) / len(lengths) if lengths else 0.0
 
     @property
@@ -139,6 +147,26 @@ class StreamFigures:
         told = [one.usage for one in self.answered if one.usage.cached_tokens is not None and one.usage.prompt_tokens]
         prompt = sum(usage.prompt_tokens or 0 for usage in told)
         return sum(usage.cached_tokens or 0 for usage in told) / prompt if prompt else None
+
+    @property
+    def most_tokens_by_text(self) -> int | None:
+        """Tokens that all text can hold; None where a request has ids or log probabilities, or no count of bytes."""
+        most = [one.most_tokens_by_text for one in self.answered]
+        return None if None in most or not most else sum(count for count in most if count is not None)
+
+    @property
+    def drafted(self) -> tuple[int, int]:
+        """Tokens that drafts proposed and those that were accepted, where the server says so; 0 where it does not."""
+        usages = [one.usage for one in self.answered]
+        return sum(one.drafted_tokens or 0 for one in usages), sum(one.accepted_tokens or 0 for one in usages)
+
+    @property
+    def said_tokens_per_pass(self) -> float | None:
+        """Tokens of a decode pass by what the server says of its drafts; the first token is the prompt's."""
+        tokens, answered = self.tokens, len(self.answered)
+        drafted, accepted = self.drafted
+        passes = 0 if tokens is None else tokens - answered - accepted
+        return (tokens - answered) / passes if tokens is not None and drafted and passes > 0 else None
 
     def fastest(self, least_tokens: int) -> Exchange | None:
         """The request with the most tokens per closed second, of those with so many tokens; None where there is none.
@@ -176,19 +204,19 @@ class StreamFigures:
             "tokens_per_chunk": chunks,
             "ttft_s": _percentiles([one.ttft_s for one in answered]),
             "time_to_useful_answer_s": _percentiles([one.time_to_useful_s for one in answered]),
-            "tpot_s": _percentiles([one.tpot_s for one in answered]),
+            "tpot_s": _percentiles([one.tpot_behind(self.least_token_s) for one in answered]),
             "inter_chunk_s": gaps,
             "itl_s": gaps if chunks is not None and abs(chunks - 1) <= ONE_EACH else None,
-            "exchanges": [_exchange_record(one) for one in self.exchanges],
+            "exchanges": [_exchange_record(one, self.least_token_s) for one in self.exchanges],
         }
 
 
-def _exchange_record(one: Exchange) -> dict[str, Any]:
+def _exchange_record(one: Exchange, least_token_s: float) -> dict[str, Any]:
     """One request, raw; no text of it."""
     return {
         "start_s": one.start_s,
         "ttft_s": one.ttft_s,
-        "tpot_s": one.tpot_s,
+        "tpot_s": one.tpot_behind(least_token_s),
         "closed_s": one.closed_s,
         "tokens": one.tokens,
         "events": len(one.arrivals),

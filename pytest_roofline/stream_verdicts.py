@@ -23,17 +23,21 @@ from pytest_roofline.result import Result
 from pytest_roofline.roofline import Interval
 from pytest_roofline.settings import Budget, Settings
 from pytest_roofline.stated_roof import StatedRoof
-from pytest_roofline.stream_figures import ONE_EACH, StreamFigures
-from pytest_roofline.streaming import Exchange
+from pytest_roofline.stream_figures import StreamFigures
+from pytest_roofline.streaming import ONE_EACH, TEMPLATE_TOKENS, Exchange
 from pytest_roofline.units import format_fraction
 from pytest_roofline.verdict import judge
 
 LEAST_TOKENS = 8
 """A shorter answer accuses nobody: its time is mostly the way there and back."""
-MOST_DRAFTED = 16.0
-"""Tokens that a pass yields at most where nobody said how many; trees of drafts give some five."""
-PACED_SHARE = 0.5
-"""A server that drafts answers pass by pass, so most of its time lies in pauses as long as a pass."""
+MOST_DRAFTED = 65.0
+"""Tokens that a pass yields at most where nobody said how many: llama-server's n-gram drafts are of up to 64."""
+PACED_SHARE = 0.3
+"""A server that drafts answers pass by pass, so much of its time lies in pauses; a single stall is no such pace."""
+SHORTENED = 0.5
+"""Of a pass: a pause looks as short as this where a busy client reads the output before it a little late."""
+SAME_TEXT = 32
+"""Characters: shorter answers are alike by chance."""
 NOT_JUDGED = "figures only, not judged: state model= (or traffic=) and device= (or bandwidth=) of the server"
 NOT_CHECKED = (
     "the passes of a remote server cannot be seen: tokens are by its own usage and ids, a pass by what was stated",
@@ -77,9 +81,23 @@ class Verdicts:
 
     def result(self) -> Result:
         """Per user, with that in aggregate in it."""
-        return replace(self._judged(self._per_user()), aggregate=self._judged(self._aggregate()))
+        figures = replace(self.observed.figures, least_token_s=self._least_token_s)
+        paced = replace(self, observed=replace(self.observed, figures=figures))
+        return replace(paced._judged(paced._per_user()), aggregate=paced._judged(paced._aggregate()))
 
     # -- evidence -----------------------------------------------------------------------------------------------
+
+    @property
+    def _least_token_s(self) -> float:
+        """What a token takes at least on the stated device, caches and slack allowed for; 0 where none is stated."""
+        if self.roof is None:
+            return 0.0
+        return self._least_pass_s(self.roof) / self.roof.slack / self.roof.tokens_per_pass
+
+    @staticmethod
+    def _least_pass_s(roof: StatedRoof) -> float:
+        least_bytes = roof.traffic_at(1, 0).least_bytes_per_pass - roof.knee_bytes
+        return max(0.0, least_bytes) / roof.bandwidth_bytes_per_s
 
     def _per_user(self) -> Evidence:
         """The limit is held against the fastest request; the fraction is that of the median one."""
@@ -116,7 +134,7 @@ class Verdicts:
             return evidence
         if evidence.declared is None or not is_beyond(evidence, window.pass_s):
             return evidence
-        least_s = max(0.0, evidence.declared.least_bytes_per_pass - evidence.knee_bytes) / roof.bandwidth_bytes_per_s
+        least_s = self._least_pass_s(roof)
         paced = paced_share(fastest, least_s / roof.slack)
         ratio = least_s / window.pass_s
         if ratio > MOST_DRAFTED or paced < PACED_SHARE or evidence.exchanged is None:
@@ -167,6 +185,8 @@ class Verdicts:
                 chunks=sum(len(one.arrivals) for one in figures.answered),
                 tokens=figures.tokens,
                 possible_by_logprobs=by_logprobs,
+                most_tokens_by_text=figures.most_tokens_by_text,
+                contradicted=sum(one.usage.is_contradicted for one in figures.answered),
                 replay=self.observed.replay,
                 are_prompts_fresh=self.observed.are_prompts_fresh,
             ),
@@ -253,6 +273,31 @@ class Verdicts:
         cached = figures.cached_share
         if cached:
             notes.append(f"{format_fraction(cached)} of the prompt tokens were cached: TTFT is not that of new prompts")
+        doubtful = sum(one.is_prompt_doubtful for one in figures.answered)
+        if doubtful:
+            notes.append(
+                f"{doubtful} of {len(figures.answered)} answers count more tokens of their prompt than it has bytes "
+                f"and {TEMPLATE_TOKENS} around it: no more are taken for their context"
+            )
+        said = figures.said_tokens_per_pass
+        if said is not None:
+            drafted, accepted = figures.drafted
+            notes.append(
+                f"the server says that it drafts: {accepted} of {drafted} drafted tokens were accepted, {said:.3g} "
+                f"tokens per pass; {'' if self.is_tokens_per_pass_stated else 'say tokens_per_pass=, and '}what the "
+                "draft reads is in no ceiling"
+            )
+        texts = {one.text for one in figures.answered}
+        if (
+            self.observed.are_prompts_fresh
+            and len(figures.answered) > 2
+            and len(texts) == 1
+            and len(*texts) >= SAME_TEXT
+        ):
+            notes.append(
+                f"all {len(figures.answered)} answers are the same text, though no prompt was: the server may have it "
+                "ready"
+            )
         chunks = figures.tokens_per_chunk
         if chunks is not None and abs(chunks - 1) > ONE_EACH:
             notes.append(f"an event holds {chunks:.2g} tokens: the times between events are not those between tokens")
@@ -283,10 +328,16 @@ class Verdicts:
 
 
 def paced_share(exchange: Exchange, pass_s: float) -> float:
-    """Part of the time between first and last output that lies in pauses of at least one pass."""
+    """Part of the time between first and last output that lies in pauses, where the output came pass by pass; else 0.
+
+    What one pass yields may reach a busy client a little later than it was sent, so a pause may look shorter than a
+    pass. Bursts cannot: from the begin of one to the begin of the next it is a pass at least, by the mean.
+    """
     gaps = exchange.gaps_s
-    whole = sum(gaps)
-    return sum(gap for gap in gaps if gap >= pass_s) / whole if whole > 0 else 0.0
+    whole, pauses = sum(gaps), [gap for gap in gaps if gap >= SHORTENED * pass_s]
+    if not pauses or whole / len(pauses) < pass_s:
+        return 0.0
+    return sum(pauses) / whole
 
 
 def _around(at_once: float) -> tuple[int, int]:

@@ -7,129 +7,18 @@ a part of one (a character of several bytes), or none (a role, a keep-alive).
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from pytest_roofline.errors import one_line
+from pytest_roofline.stream_events import Delta, Usage
 
-DONE = "[DONE]"
-MOST_TOKENS = 10**9
-"""No answer has more; a larger figure is no count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What the server says that a request took; None where it does not say."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    """Reasoning included."""
-    reasoning_tokens: int | None = None
-    cached_tokens: int | None = None
-    """Of the prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
-    """What one event adds. Characters are of text; `ids` and `logprobs` count tokens, None where none were sent."""
-
-    characters: int = 0
-    reasoning_characters: int = 0
-    text: str = ""
-    ids: int | None = None
-    logprobs: int | None = None
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    error: str | None = None
-    is_done: bool = False
-
-    @property
-    def has_output(self) -> bool:
-        """Whether something of the answer came: text, hidden or not, or tokens without text."""
-        return bool(self.characters or self.reasoning_characters or self.ids or self.logprobs)
-
-
-def read_delta(data: str, name: str = "") -> Delta:
-    """What the data of one event says, of a completion or of a chat; what is no such object is an error in words."""
-    if data.strip() == DONE:
-        return Delta(is_done=True)
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError):
-        return Delta(error=f"an event that is no JSON: {one_line(data)}")
-    if not isinstance(body, dict):
-        return Delta(error=f"an event that is no object: {one_line(data)}")
-    problem = body.get("error")
-    if problem or name == "error" or body.get("object") == "error":
-        said = problem if problem else body
-        message = said.get("message") if isinstance(said, dict) else None
-        return Delta(error=one_line(str(message or said)))
-    delta = Delta(usage=_usage(body))
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        return delta  # the last event of many servers has the usage alone
-    return _of_choice(choices[0], delta.usage)
-
-
-def _of_choice(choice: dict[str, Any], usage: Usage | None) -> Delta:
-    held: Any = choice.get("delta")
-    held = held if isinstance(held, dict) else {}
-    shown = _text(choice.get("text")) or _text(held.get("content")) or _text(held.get("refusal"))
-    hidden = _text(held.get("reasoning_content")) or _text(held.get("reasoning"))
-    calls = held.get("tool_calls")
-    called = json.dumps(calls) if calls else ""
-    reason = choice.get("finish_reason")
-    ids = _length(choice.get("token_ids"))
-    return Delta(
-        characters=len(shown) + len(called),
-        reasoning_characters=len(hidden),
-        text=shown + called,
-        ids=_length(choice.get("tokens")) if ids is None else ids,
-        logprobs=_logprobs(choice.get("logprobs")),
-        finish_reason=one_line(reason, 40) if isinstance(reason, str) else None,
-        usage=usage,
-    )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _length(value: Any) -> int | None:
-    if not isinstance(value, list):
-        return None
-    return len(value) if all(isinstance(one, int) and not isinstance(one, bool) for one in value) else None
-
-
-def _logprobs(value: Any) -> int | None:
-    """Tokens with a log probability: ``content`` of a chat, ``tokens`` of a completion."""
-    if not isinstance(value, dict):
-        return None
-    lists = [value[key] for key in ("content", "tokens") if isinstance(value.get(key), list)]
-    return max((len(one) for one in lists), default=None)
-
-
-def _usage(body: dict[str, Any]) -> Usage | None:
-    found = body.get("usage")
-    if not isinstance(found, dict):
-        return None
-
-    def figure(holder: Any, *names: str) -> int | None:
-        for name in names:
-            value = holder.get(name) if isinstance(holder, dict) else None
-            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
-                return value
-        return None
-
-    return Usage(
-        prompt_tokens=figure(found, "prompt_tokens", "input_tokens"),
-        completion_tokens=figure(found, "completion_tokens", "output_tokens"),
-        reasoning_tokens=figure(found.get("completion_tokens_details"), "reasoning_tokens"),
-        cached_tokens=figure(found.get("prompt_tokens_details"), "cached_tokens"),
-    )
+ONE_EACH = 0.05
+"""Where the mean is so close to one, chunks hold one token each, and a time between chunks is one between tokens."""
+TEMPLATE_TOKENS = 1024
+"""What a server may put around a prompt (a template, instructions of its own) without being doubted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +48,8 @@ class Exchange:
     finish_reason: str | None = None
     error: str | None = None
     text: str = ""
+    text_bytes: int | None = None
+    """Of all text that was sent, reasoning included; None where nobody counted them."""
     is_reasoning_shown: bool = False
     """Whether reasoning came as text of its own."""
     asked_tokens: int | None = None
@@ -202,7 +93,8 @@ class Exchange:
     @property
     def tokens(self) -> int | None:
         """Tokens that the server claims: by its usage, else by ids or log probabilities; None where nobody counts."""
-        return self.usage.completion_tokens if self.usage.completion_tokens is not None else self.seen_tokens
+        said = self.usage.output_tokens
+        return self.seen_tokens if said is None else said
 
     @property
     def possible_tokens(self) -> int | None:
@@ -211,19 +103,77 @@ class Exchange:
         return None if seen is None else seen + self.hidden_tokens + (self.finish_reason != "length")
 
     @property
-    def tpot_s(self) -> float | None:
-        """Time per output token: (last - first) / (tokens - 1). None for fewer than two tokens or events.
-
-        Tokens that came together with the first one are not in that time: with known counts they are taken off.
-        """
-        tokens, first = self.tokens, self.first_s
-        if tokens is None or first is None or len(self.arrivals) < 2:
+    def most_tokens_by_text(self) -> int | None:
+        """Tokens that its text can hold, a byte each, and those that nobody shows; None where ids or the like count."""
+        if self.text_bytes is None or self.seen_tokens is not None:
             return None
-        with_first = max(1, self.arrivals[0].tokens or 1)
-        if with_first <= self.hidden_tokens:
-            with_first += self.hidden_tokens  # they came before it, and are not in this time either
-        later = tokens - with_first
-        return (self.end_s - first) / later if later > 0 else None
+        return self.text_bytes + self.hidden_tokens
+
+    @property
+    def context_tokens(self) -> float:
+        """Tokens of the prompt and half of the answer: no prompt has more tokens than bytes, and what is put around."""
+        most = len(self.prompt.encode("utf-8", "replace")) + TEMPLATE_TOKENS
+        return min(self.usage.prompt_tokens or 0, most) + (self.tokens or 0) / 2
+
+    @property
+    def is_prompt_doubtful(self) -> bool:
+        """Whether the server counts more tokens of the prompt than it can have."""
+        return (self.usage.prompt_tokens or 0) > len(self.prompt.encode("utf-8", "replace")) + TEMPLATE_TOKENS
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token: (last - first) / (tokens - 1). None for fewer than two tokens or events."""
+        return self.tpot_behind()
+
+    def tpot_behind(self, least_token_s: float = 0.0) -> float | None:
+        """The same behind the output that had been waiting when the first was read.
+
+        Tokens that came together with the first one are not in that time, so they are taken off; and so are those right
+        behind it that followed each other sooner than they can be made. Where that is all of them, it explains nothing,
+        and only what came at one moment is taken off.
+        """
+        found = self._behind(least_token_s)
+        return None if found is None else found[0] / found[1]
+
+    def slowest_tpot(self, least_token_s: float = 0.0) -> float | None:
+        """The same with the fewest tokens that can have come in that time.
+
+        Where nobody says how many tokens an event holds, and there are more of them than events, some may have come
+        unseen before the first (a parser that hides reasoning): no more than were possible until then.
+        """
+        found, first_s = self._behind(least_token_s), self.ttft_s
+        if found is None or first_s is None:
+            return None
+        seconds, later, events = found
+        is_said = all(arrival.tokens is not None for arrival in self.arrivals)
+        if is_said or later <= events * (1 + ONE_EACH) + 1:
+            return seconds / later
+        unseen = first_s / least_token_s if least_token_s > 0 else float("inf")
+        return seconds / max(min(later, events), later - unseen)
+
+    def _behind(self, least_token_s: float) -> tuple[float, int, int] | None:
+        """Seconds, tokens and events behind what had been waiting; None without any."""
+        tokens, times = self.tokens, [arrival.at_s for arrival in self.arrivals]
+        if tokens is None or len(times) < 2:
+            return None
+        waiting = self._waiting(times, least_token_s)
+        if waiting == len(times):
+            waiting = self._waiting(times, 0.0)
+        later, events = tokens - self._tokens_until(waiting), len(times) - waiting
+        return (self.end_s - times[waiting - 1], later, events) if later > 0 and events else None
+
+    @staticmethod
+    def _waiting(times: list[float], least_token_s: float) -> int:
+        """Leading events that followed each other at once, or sooner than in this time."""
+        gaps = (later - earlier for earlier, later in pairwise(times))
+        return 1 + next((at for at, gap in enumerate(gaps) if gap > 0 and gap >= least_token_s), len(times) - 1)
+
+    def _tokens_until(self, events: int) -> int:
+        """Tokens of the first events, and those that came before them unseen."""
+        counts = [arrival.tokens for arrival in self.arrivals[:events]]
+        shown = max(1, sum(1 if count is None else count for count in counts))
+        is_hidden_among = self.seen_tokens is None and (counts[0] or 0) > self.hidden_tokens
+        return shown if is_hidden_among else shown + self.hidden_tokens
 
     @property
     def gaps_s(self) -> tuple[float, ...]:
@@ -256,15 +206,27 @@ class Intake:
         self._late = 0
         self._is_reasoning_shown = False
         self._counted = 0
+        self._text_bytes = 0
+        self._counts_beside: list[int] = []
         self.is_done = False
+        self.has_begun = False
+        """Whether anything of a response came, be it its status alone."""
 
     @property
     def has_failed(self) -> bool:
         """Whether an event said that there is no more to come but an error."""
         return self._error is not None
 
+    def remark(self, text: str) -> None:
+        """Something to say of the answer beside its figures."""
+        self._remarks[text] = None
+
     def take(self, delta: Delta, at_s: float) -> None:
-        """One event, read at this moment."""
+        """One event, read at this moment. What comes behind [DONE] reaches no client, and is not counted."""
+        if self.is_done:
+            if delta.has_output:
+                self._remarks["output came after [DONE]: no client reads it, and it is not counted"] = None
+            return
         if delta.is_done:
             self.is_done = True
             return
@@ -285,6 +247,9 @@ class Intake:
             self._has_ids &= delta.ids is not None
             self._has_logprobs &= delta.logprobs is not None
             self._text.append(delta.text)
+            self._text_bytes += delta.text_bytes
+            if delta.usage is not None and delta.usage.completion_tokens is not None:
+                self._counts_beside.append(delta.usage.completion_tokens)
             self._is_reasoning_shown |= delta.reasoning_characters > 0
             if delta.characters and self._useful_s is None:
                 self._useful_s = at_s
@@ -295,26 +260,39 @@ class Intake:
     def close(self, end_s: float, error: str | None = None) -> Exchange:
         """The answer is over, or failed with this error. An answer without an end of its own was cut."""
         error = self._error or error
+        if self._error is None and error is not None and self._arrivals and self._finish_reason is not None:
+            self._remarks["connections broke after finish_reason"] = None
+            error = None
         if error is None and not self.is_done and self._finish_reason is None:
             error = "the answer broke off: no finish_reason, and no [DONE]"
         if error is None and not self._arrivals:
-            error = "an answer without any output"
+            counted = self._usage().output_tokens
+            error = "an answer without any output" + (
+                f", of which usage counts {counted} tokens: reasoning that is not shown may have used them up"
+                if counted
+                else ""
+            )
         if error is None and not self.is_done:
             self._remarks["answers end without [DONE]"] = None
         if self._late:
             self._remarks["output came after finish_reason"] = None
+        usage = self._usage()
+        seen = self._ids if self._has_ids and self._arrivals else None
+        if seen is not None and usage.completion_tokens is not None and seen > usage.completion_tokens + 1:
+            self._remarks["more ids came than usage counts: the smaller figure is taken"] = None
         return Exchange(
             prompt=self._prompt,
             start_s=self._start_s,
             end_s=self._arrivals[-1].at_s if self._arrivals and error is None else end_s,
             arrivals=tuple(self._arrivals),
             useful_s=self._useful_s,
-            usage=self._usage(),
-            ids=self._ids if self._has_ids and self._arrivals else None,
+            usage=usage,
+            ids=seen,
             logprobs=self._logprobs if self._has_logprobs and self._arrivals else None,
             finish_reason=self._finish_reason,
             error=None if error is None else one_line(error),
             text="".join(self._text),
+            text_bytes=self._text_bytes,
             is_reasoning_shown=self._is_reasoning_shown,
             asked_tokens=self._asked_tokens,
             remarks=tuple(self._remarks),
@@ -328,15 +306,22 @@ class Intake:
             completion: int | None = max(counts)
         else:
             completion = counts[-1] if counts else None
+        beside = self._counts_beside
+        if len(beside) > 2 and len(beside) == len(self._arrivals) and len(set(beside)) == 1 and beside[0] < len(beside):
+            self._remarks["usage is the same in every event, of that event alone it seems: it counts nothing"] = None
+            completion = None
 
         def last(name: str) -> Any:
             return next((value for one in reversed(self._usages) if (value := getattr(one, name)) is not None), None)
 
+        # A total is that of its own moment: the one of an earlier usage does not hold all of the completion.
+        with_it = next((one for one in reversed(self._usages) if one.completion_tokens == completion), None)
         return Usage(
             prompt_tokens=last("prompt_tokens"),
             completion_tokens=completion,
-            reasoning_tokens=last("reasoning_tokens"),
-            cached_tokens=last("cached_tokens"),
+            total_tokens=None if with_it is None else with_it.total_tokens,
+            **{name: last(name) for name in ("reasoning_tokens", "cached_tokens")},
+            **{name: last(name) for name in ("drafted_tokens", "accepted_tokens")},
         )
 
 

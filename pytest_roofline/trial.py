@@ -10,24 +10,26 @@ from functools import partial
 from typing import Any
 
 from pytest_roofline.amounts import Amounts, find_amounts, generated_ids
-from pytest_roofline.bench import Bench, HotGauge, budgets_for, fraction_of, mbu_of, spill_remark
-from pytest_roofline.calibration import count_passes, place_of
+from pytest_roofline.bench import Bench, HotGauge, budgets_for, spill_remark
 from pytest_roofline.checks import CHECKS, Check
 from pytest_roofline.checks.bounds import allowances
 from pytest_roofline.checks.ceiling import closed_pass_s, memory_bytes
 from pytest_roofline.checks.counted import Counted
 from pytest_roofline.checks.evidence import Evidence, Kind
-from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer
+from pytest_roofline.checks.hardware import can_be_counted, is_clearly_fewer, is_rather_few
 from pytest_roofline.checks.sized import Sized
 from pytest_roofline.compile_logs import CompileLogs
 from pytest_roofline.condition_watch import ConditionWatch
+from pytest_roofline.counting import Meanwhile, count_passes, place_of
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.eviction import SeparateLoop, cold_loop, rotated_bytes
+from pytest_roofline.judged import result_of
 from pytest_roofline.ledger import tokens_of_a_pass
 from pytest_roofline.loop import Loop
 from pytest_roofline.measure import ALTERNATIONS, Measurement, Timing, confront, is_suspicious
 from pytest_roofline.protocol import Backend
 from pytest_roofline.result import Result
+from pytest_roofline.ruler import Ruler
 from pytest_roofline.settings import Settings
 from pytest_roofline.sizing import LargerStep, check_ratio, sized
 from pytest_roofline.stopping import criterion_named
@@ -169,6 +171,7 @@ class Trial:
         notes += [remark] if remark else []
         clock = bench.backend.clock
         begun_s = clock()
+        meanwhile = Meanwhile(bench.counter if loop is self.loop and not job.is_hot else None)
         with (
             ConditionWatch(bench.backend, bench.device) as watch,
             CompileLogs([self._backend]) as compiled,
@@ -193,9 +196,11 @@ class Trial:
                 ),
                 keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
                 compilations=compiled.entries,
-                conditions=watch.since_last,
+                conditions=meanwhile.around(watch.since_last),
                 onlooker=bench.onlooker,
             ).run()
+            meanwhile.end()
+        ran = tuple(self.loop.ran)
         held = watch.stretch()
         if callable(job.tokens_per_pass) and self.loop.outputs is not None:
             tokens_per_pass = tokens_of_a_pass(job.tokens_per_pass, self.loop.outputs)
@@ -232,7 +237,10 @@ class Trial:
             notes.append(f"larger= was not held against the limit: {size}")
         else:
             evidence = replace(evidence, sized=size)
-        evidence = replace(evidence, counted=self._counted(evidence, loop, bench, amounts, begun_s))
+        place = place_of(bench.device, amounts.device_ids)
+        beside = gauge.readings if isinstance(gauge, Ruler) else []
+        counted = meanwhile.counted(ran, beside, is_exact=not self.loop.has_reset, place=place)
+        evidence = replace(evidence, counted=self._counted(evidence, bench, counted, begun_s))
         proof = self._proof(amounts, timing)
         return self._result(replace(evidence, work=proof.work), bench, timing, notes, amounts, proof, watch.to_dict())
 
@@ -286,32 +294,32 @@ class Trial:
             max_time_s=self._job.max_time_s,
         )
 
-    def _counted(self, evidence: Evidence, loop: Any, bench: Bench, amounts: Amounts, begun_s: float) -> Counted | None:
-        """Some passes between two readings of the device's own counter, where it has one that could tell a difference.
-
-        Calls with something untimed before each are not counted: an eviction moves more than they do.
-        """
+    def _counted(self, evidence: Evidence, bench: Bench, counted: Counted | None, begun_s: float) -> Counted | None:
+        """What the device counted beside the blocks; passes by themselves, before that speaks against anyone."""
         counter, pass_s = bench.counter, closed_pass_s(evidence)
         has_spill = evidence.ceiling is not None and evidence.ceiling.spill_s > 0  # what comes over the link is counted
-        if counter is None or pass_s is None or loop is not self.loop or has_spill or not can_be_counted(evidence):
+        if counter is None or counted is None or pass_s is None or has_spill or not can_be_counted(evidence):
             return None
+        if not is_rather_few(evidence, counted):
+            return counted
+        bench.onlooker.tell("fewer bytes counted than a pass needs: some more for the counter alone")
         count = partial(
             count_passes,
             self.loop,
             counter,
             pass_s=pass_s,
-            place=place_of(bench.device, amounts.device_ids),
+            place=counted.place,
             clock=bench.backend.clock,
             keep_back=passes_kept(self.loop),
         )
-        counted = count(until_s=begun_s + self._job.max_time_s)
-        if counted is None or not is_clearly_fewer(evidence, counted):
-            return counted
-        # Before it speaks against anyone: once more, and is the counter itself still alive?
+        alone = count(until_s=begun_s + self._job.max_time_s)
+        if alone is None or not is_clearly_fewer(evidence, alone):
+            return alone
+        # Once more, and is the counter itself still alive?
         again = count(until_s=math.inf)
         if again is None or not counter.still_holds():
             return None
-        return max(counted, again, key=lambda one: one.most_bytes_per_pass)
+        return max(alone, again, key=lambda one: one.most_bytes_per_pass)
 
     def _proof(self, amounts: Amounts, timing: Timing) -> Proof:
         """A few more passes, untimed, that show whether the output comes from them."""
@@ -345,23 +353,12 @@ class Trial:
     ) -> Result:
         verdict = judge(evidence, timing.fraction, self._checks)
         step_s = timing.step_s if timing.step_s is not None and timing.step_s > 0 else None
-        rate = evidence.batch * evidence.tokens_per_pass / step_s if step_s else None
-        traffic = evidence.traffic
-        return Result(
-            kind=evidence.kind,
-            label=evidence.label,
-            device=bench.device,
-            fraction=fraction_of(evidence, verdict, step_s),
-            mbu=mbu_of(bench.device, traffic, step_s),
-            step_s=step_s,
+        return result_of(
+            evidence,
+            verdict,
+            bench.device,
+            step_s,
             fixed_s=timing.fixed_s,
-            tokens_per_s=rate,
-            tokens_per_s_per_user=rate / evidence.batch if rate else None,
-            bytes_per_s=traffic.bytes_per_pass / step_s if traffic and step_s else None,
-            ceiling=evidence.ceiling,
-            traffic=traffic,
-            verdict=verdict,
-            evidence=evidence,
             samples=timing.samples,
             passes=timing.passes,
             ttft_s=step_s if evidence.kind == "prefill" else None,

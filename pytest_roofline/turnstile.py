@@ -17,8 +17,9 @@ import platform
 import re
 import stat
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from pytest_roofline.device import Device
 from pytest_roofline.errors import InconclusiveMeasurement, one_line
 from pytest_roofline.progress import NOBODY, Onlooker
 from pytest_roofline.units import format_seconds
+from pytest_roofline.whole_file import replace_whole
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -45,7 +47,7 @@ class Turnstile:
 
     `folder`: where lock files lie, for all processes that are to wait for each other; None for the user's own.
     `wait_s`: how long a lock that somebody else holds is waited for. `say` shows a line at once;
-    `onlooker` is told how long the wait has taken.
+    `onlooker` is told how long the wait has taken; `waiting` is entered for as long as it lasts.
     """
 
     def __init__(
@@ -55,12 +57,16 @@ class Turnstile:
         wait_s: float = LOCK_WAIT_S,
         say: Callable[[str], None] | None = None,
         onlooker: Onlooker = NOBODY,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._chosen_folder = folder
-        self._wait_s = wait_s
+        self.wait_s = wait_s
         self._say = say
         self._onlooker = onlooker
+        self._waiting = waiting
         self._held: set[str] = set()
+        self._open: list[tuple[BaseFileLock, int, os.stat_result]] = []
+        self._sees_forks = False
         self._told: set[str] = set()
 
     def folder(self) -> str:
@@ -95,12 +101,15 @@ class Turnstile:
             yield
             return
         self._held.add(token)
+        self._keep_from_children(lock)
         try:
             yield
         finally:
             self._held.discard(token)
-            with suppress(OSError):
-                os.remove(_note_beside(lock.lock_file))
+            self._open = [entry for entry in self._open if entry[0] is not lock]
+            if lock.is_locked:  # not in a child that was forked meanwhile: the note is its parent's
+                with suppress(OSError):
+                    os.remove(_note_beside(lock.lock_file))
             lock.release()
 
     def _acquired(self, device: Device, token: str) -> BaseFileLock | None:
@@ -108,18 +117,19 @@ class Turnstile:
 
         try:
             path = os.path.join(self.folder(), f"{token}.lock")
-            lock = FileLock(path)
+            lock = FileLock(path, thread_local=False)  # an audit may be left on another thread
             try:
                 # Not worth a word yet; and whoever has just got it may still be about to write its note.
-                lock.acquire(timeout=min(_GRACE_S, self._wait_s), poll_interval=_POLL_S)
+                lock.acquire(timeout=min(_GRACE_S, self.wait_s), poll_interval=_POLL_S)
             except Timeout:
                 if _is_held_by_ancestor(path):
                     return None  # the test that started this process holds it, for this very work
                 self._tell(device, token, path)
-                self._wait(lock, device)
+                with self._waiting():
+                    self._wait(lock, device)
         except Timeout:
             raise InconclusiveMeasurement(
-                f"{device.id} was not free within {format_seconds(self._wait_s)}: {_holder(path)} measures on it\n"
+                f"{device.id} was not free within {format_seconds(self.wait_s)}: {_holder(path)} measures on it\n"
                 "  do: raise --roofline-lock-wait, or let fewer processes measure on this device"
             ) from None
         except (OSError, NotImplementedError) as error:
@@ -135,19 +145,42 @@ class Turnstile:
                 os.chmod(path, 0o666)  # a chosen folder may be shared between users
         return lock
 
+    def _keep_from_children(self, lock: BaseFileLock) -> None:
+        """What is forked meanwhile must not hold the device too: a pool of workers outlives a process that is killed.
+
+        The files of filelock before version 4 stay open in children.
+        """
+        descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+        if not hasattr(os, "register_at_fork") or not isinstance(descriptor, int):
+            return
+        self._open.append((lock, descriptor, os.fstat(descriptor)))
+        if not self._sees_forks:
+            self._sees_forks = True
+            close = weakref.WeakMethod(self._close_in_child)
+            os.register_at_fork(after_in_child=lambda: method() if (method := close()) is not None else None)
+
+    def _close_in_child(self) -> None:
+        for lock, descriptor, opened in self._open:
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(descriptor), opened):  # filelock may have been here
+                    os.close(descriptor)
+            context: Any = lock._context
+            context.lock_file_fd = None  # else its end in the child would give back what the parent holds
+        self._open = []
+
     def _wait(self, lock: BaseFileLock, device: Device) -> None:
         """Wait for it as long as may be waited, in turns; Timeout after the last one."""
         from filelock import Timeout
 
         waited_s = 0.0
         while True:
-            self._onlooker.tell(f"waiting for {device.id}", elapsed_s=waited_s, limit_s=self._wait_s)
-            turn_s = min(_TURN_S, self._wait_s - waited_s)
+            self._onlooker.tell(f"waiting for {device.id}", elapsed_s=waited_s, limit_s=self.wait_s)
+            turn_s = min(_TURN_S, self.wait_s - waited_s)
             waited_s += turn_s
             try:
                 lock.acquire(timeout=turn_s, poll_interval=_POLL_S)
             except Timeout:
-                if waited_s >= self._wait_s:
+                if waited_s >= self.wait_s:
                     raise
             else:
                 return
@@ -155,7 +188,7 @@ class Turnstile:
     def _tell(self, device: Device, token: str, path: str) -> None:
         self._tell_once(
             token,
-            f"roofline: waiting for {device.id} ({device.name}), up to {format_seconds(self._wait_s)}: "
+            f"roofline: waiting for {device.id} ({device.name}), up to {format_seconds(self.wait_s)}: "
             f"{_holder(path)} measures on it",
         )
 
@@ -193,31 +226,37 @@ def _note_beside(path: str) -> str:
 
 def _write_note(path: str) -> None:
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    with suppress(OSError), open(_note_beside(path), "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "test": test}, file)
+    with suppress(OSError):
+        replace_whole(_note_beside(path), json.dumps({"pid": os.getpid(), "test": test}).encode())
 
 
 def _holder(path: str) -> str:
     """Who holds the lock and since when, as far as the note tells."""
+    found = _note_of(path)
+    if found is None:
+        return "another process"
+    pid, test, since = found
+    return f"pid {pid}{f' ({one_line(test)})' if test else ''}, since {since:%H:%M:%S},"
+
+
+def _note_of(path: str) -> tuple[int, str, datetime] | None:
+    """The pid of the note, its test, and when it was written; None where it does not tell, or is no plain file."""
     note = _note_beside(path)
     try:
+        if not os.path.isfile(note):  # a pipe would have to be waited for
+            return None
         with open(note, encoding="utf-8", errors="replace") as file:
             found: Any = json.loads(file.read(_LONGEST_NOTE))
-            since = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime)
-        pid, test = int(found["pid"]), str(found["test"])
+            written = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime)
+        return int(found["pid"]), str(found["test"]), written
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return "another process"
-    return f"pid {pid}{f' ({one_line(test)})' if test else ''}, since {since:%H:%M:%S},"
+        return None
 
 
 def _is_held_by_ancestor(path: str) -> bool:
     """Whether the process of the note started this one, or an ancestor of it: waiting for it would never end."""
-    try:
-        with open(_note_beside(path), encoding="utf-8", errors="replace") as file:
-            holder = int(json.loads(file.read(_LONGEST_NOTE))["pid"])
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return False
-    return is_descendant(os.getpid(), of=holder)
+    found = _note_of(path)
+    return found is not None and is_descendant(os.getpid(), of=found[0])
 
 
 def _user() -> Any:

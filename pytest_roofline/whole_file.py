@@ -15,23 +15,28 @@ def write_whole(path: str, content: bytes) -> None:
     where it cannot be written: then what was there is there still.
     """
     target = os.path.realpath(path)
-    draft = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         if os.path.exists(target) and not os.path.isfile(target):
             with open(target, "wb") as file:
                 file.write(content)
             return
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        try:
-            with open(draft, "xb") as file:
-                file.write(content)
-            os.replace(draft, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        replace_whole(target, content)
     except OSError as error:
         error.filename, error.filename2 = path, None  # what was asked for; nobody knows the draft
+        raise
+
+
+def replace_whole(path: str, content: bytes) -> None:
+    """Put a new file in the place of whatever is at `path`, a link too: what it points at may be somebody else's."""
+    draft = f"{path}.{secrets.token_hex(8)}.tmp"
+    try:
+        with open(draft, "xb") as file:
+            file.write(content)
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
         raise
 
 

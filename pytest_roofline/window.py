@@ -57,6 +57,11 @@ class Span:
         """How long the work submitted before the stop still needed."""
         return self.stop.leftover_s
 
+    @property
+    def cpu_s(self) -> float | None:
+        """What the processor spent on this process meanwhile, where the two are of a clock that counts such time."""
+        return None if self.start.cpu_s is None or self.stop.cpu_s is None else self.stop.cpu_s - self.start.cpu_s
+
 
 def find_span(reads: Sequence[ClockRead], seconds: float | None) -> Span | None:
     """The pair of reads that a claim of `seconds` speaks of; None when there is none, or no telling."""
@@ -113,13 +118,18 @@ def _closest(reads: Sequence[ClockRead], seconds: float) -> tuple[Span | None, f
 def spans_of_samples(reads: Sequence[ClockRead], samples_s: Sequence[float]) -> tuple[Span, ...] | None:
     """For a claim made of single timings: the consecutive reads behind each; None when they cannot be found.
 
-    Samples and reads are matched in order, so a sample that no read can explain leaves the rest unmatched. They are
-    reads of one clock; those of others lie between them unheeded.
+    Samples and reads are matched in order, so a sample that no read can explain leaves the rest unmatched; where that
+    fails, by length alone, for samples may have been sorted and the slowest left out. They are reads of one clock;
+    those of others lie between them unheeded.
     """
-    for clock in dict.fromkeys(read.clock for read in reads):
-        spans = _in_order([read for read in reads if read.clock == clock], samples_s)
-        if spans is not None:
-            return spans
+    by_clock = [
+        [read for read in reads if read.clock == clock] for clock in dict.fromkeys(read.clock for read in reads)
+    ]
+    for match in (_in_order, _in_any_order):
+        for own in by_clock:
+            spans = match(own, samples_s)
+            if spans is not None:
+                return spans
     return None
 
 
@@ -141,16 +151,36 @@ def _in_order(reads: Sequence[ClockRead], samples_s: Sequence[float]) -> tuple[S
     return tuple(spans)
 
 
+def _in_any_order(reads: Sequence[ClockRead], samples_s: Sequence[float]) -> tuple[Span, ...] | None:
+    """Neighbouring reads as long as each sample, no two samples by the same two reads, in the order of the reads."""
+    neighbours = [Span(start=start, stop=stop) for start, stop in pairwise(reads)]
+    for tolerance in (EXACT, MATCH):
+        left = sorted((span.returned_s, at) for at, span in enumerate(neighbours) if span.returned_s is not None)
+        taken: list[int] = []
+        position = 0
+        for sample in sorted(samples_s):
+            slack = tolerance * abs(sample) + 1e-9
+            while position < len(left) and left[position][0] < sample - slack:
+                position += 1
+            if position == len(left) or left[position][0] > sample + slack:
+                break
+            taken.append(left[position][1])
+            position += 1
+        else:
+            return tuple(neighbours[at] for at in sorted(taken))
+    return None
+
+
 def closed_samples_s(spans: Sequence[Span]) -> tuple[float, ...]:
     """Each sample closed by the device: from its start to when the work submitted before its stop was done.
 
     Work of an earlier sample that was still running is not charged twice: a sample begins no earlier than the one
-    before it was finished.
+    before it was finished, nor than what had been submitted before it, by whomever.
     """
     closed = []
     finished = float("-inf")
     for span in spans:
-        start = max(span.start.private_high_s, finished)
+        start = max(span.start.private_high_s, span.start.finished_s or 0.0, finished)
         end = span.stop.private_high_s + span.leftover_s if span.leftover_s else span.stop.private_low_s
         closed.append(max(0.0, end - start))
         finished = max(finished, end)

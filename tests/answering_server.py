@@ -55,6 +55,7 @@ class Server:
         self.script: Script = lambda request: answer(16)
         self.status = 200
         self.kind = "text/event-stream"
+        self.more_headers: dict[str, str] = {}
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -82,9 +83,14 @@ class Handler(BaseHTTPRequestHandler):
         state.asked.append(request)
         state.headers.append(dict(self.headers))
         state.paths.append(self.path)
-        pieces = state.script(request)
+        try:
+            pieces = state.script(request)
+        except ConnectionError:
+            return  # nothing is answered, and the connection ends
         self.send_response(state.status)
         self.send_header("Content-Type", state.kind)
+        for name, value in state.more_headers.items():
+            self.send_header(name, value)
         self.end_headers()
         try:
             for piece in pieces:

@@ -19,7 +19,7 @@ from pytest_roofline.cli import main
 
 TOLERANCE = 1e-9
 # Grouped heads; experts; a latent; windows; windows, experts and quantized weights; states and latents beside KV
-# heads; chunks; images; parameters alone; drafts of both kinds; a GGUF file.
+# heads; chunks; images; parameters alone; drafts of both kinds; a GGUF file; a selection of what is kept.
 MODELS: Mapping[str, tuple[str, ...]] = {
     "grouped heads": ("llama-3.1-8b", "--device", "h100-sxm"),
     "experts": ("qwen3-30b-a3b", "--device", "rtx-4090", "--offload", "0.25"),
@@ -33,8 +33,17 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "a draft": ("llama-3.1-70b", "--draft", "llama-3.2-1b", "--draft-tokens", "4", "--device", "h100-sxm"),
     "its own draft": ("deepseek-v3-r1", "--draft", "mtp", "--device", "h100-sxm", "--weights", "fp8-block"),
     "a file": ("tiny.gguf", "--device", "l4"),
+    "a selection": ("sparse.json", "--device", "h200-sxm", "--tp", "2"),
 }
 """Arguments of ``roofline curve`` and, less what the page sets, of ``roofline predict``."""
+
+SPARSE = {
+    **{"model_type": "deepseek_v32", "vocab_size": 4096, "hidden_size": 512, "num_hidden_layers": 8},
+    **{"num_attention_heads": 8, "intermediate_size": 1024, "moe_intermediate_size": 256, "n_routed_experts": 16},
+    **{"num_experts_per_tok": 2, "q_lora_rank": 128, "kv_lora_rank": 128, "qk_rope_head_dim": 64, "v_head_dim": 64},
+    **{"qk_nope_head_dim": 64, "index_topk": 512, "index_head_dim": 128, "index_n_heads": 4},
+}
+"""The config of the model that reads a selection of what it keeps."""
 
 COMPARED = (
     *("weight_bytes_total", "weight_bytes_per_pass", "kv_bytes_per_token", "kv_bytes_per_pass", "draft_bytes_per_pass"),
@@ -48,9 +57,12 @@ COMPARED = (
 def arguments_of(name: str, folder: Path) -> list[str]:
     """The arguments of one of `MODELS`; its file, if it has one, stands in `folder`."""
     first, *others = MODELS[name]
-    if not first.endswith(".gguf"):
+    if not first.endswith((".gguf", ".json")):
         return [first, *others]
     file = folder / first
+    if first.endswith(".json"):
+        file.write_text(json.dumps(SPARSE), encoding="utf-8")
+        return [str(file), *others]
     tensors = [
         (tensor, shape, Q8_0 if tensor == "output.weight" else kind) for tensor, shape, kind in llama_tensors(kind=Q4_0)
     ]

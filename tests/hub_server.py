@@ -18,6 +18,8 @@ class Hub:
         self.ignores_ranges = False
         self.hides_sizes = False
         self.redirects_for_ever = False
+        self.adds: dict[str, str] = {}
+        """Headers of each part that is sent, in place of the right ones."""
         self.stalls = threading.Event()
         self.released = threading.Event()
         self.bytes_sent = 0
@@ -101,4 +103,4 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(416, {"Content-Range": f"bytes */{len(whole)}"})
             return
         span = {} if self.hub.hides_sizes else {"Content-Range": f"bytes {start}-{end}/{len(whole)}"}
-        self.answer(206, {**span, "Accept-Ranges": "bytes"}, whole[start : end + 1])
+        self.answer(206, {**span, "Accept-Ranges": "bytes", **self.hub.adds}, whole[start : end + 1])

@@ -63,9 +63,11 @@ def _is_imported(framework: str) -> bool:
     A folder that happens to be named like a framework imports as an empty namespace, which has no file.
     """
     module = sys.modules.get(framework)
+    if module is None:
+        return False
     spec = getattr(module, "__spec__", None)
     is_namespace = spec is not None and spec.origin is None
-    return module is not None and not is_namespace and not getattr(spec, "_initializing", False)
+    return not is_namespace and not getattr(spec, "_initializing", False)
 
 
 def _is_virtual(backend: Backend) -> bool:

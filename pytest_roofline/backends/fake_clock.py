@@ -132,3 +132,32 @@ class PublicClocks:
         if seconds_per_unit == 1.0:
             return lambda: self.seconds(name)
         return lambda: self.nanoseconds(name)
+
+
+class HostClocks:
+    """The public clocks of a host, as its code reads them."""
+
+    _public: PublicClocks
+
+    def public_clocks(self) -> tuple[WatchedClock, ...]:
+        """The clocks of `time` and `timeit` as this host shows them: virtual, and distorted as asked for.
+
+        An audit puts them in the place of the real ones while it lasts.
+        """
+        return self._public.watched()
+
+    def perf_counter(self) -> float:
+        """The public `time.perf_counter()` of this host, seconds."""
+        return self._public.seconds("perf_counter")
+
+    def perf_counter_ns(self) -> int:
+        """The public `time.perf_counter_ns()` of this host, nanoseconds."""
+        return self._public.nanoseconds("perf_counter_ns")
+
+    def monotonic(self) -> float:
+        """The public `time.monotonic()` of this host, seconds."""
+        return self._public.seconds("monotonic")
+
+    def time(self) -> float:
+        """The public `time.time()` of this host, seconds since an epoch."""
+        return self._public.seconds("time")

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeAlias, TypeVar
 
 from pytest_roofline.backends.fake_array import FakeArray, FakeEvent, FakeGraph
-from pytest_roofline.backends.fake_clock import PublicClocks, VirtualClock
+from pytest_roofline.backends.fake_clock import HostClocks, PublicClocks, VirtualClock
 from pytest_roofline.backends.fake_compile import FakeCompileLog
 from pytest_roofline.backends.fake_device import FakeDevice
 from pytest_roofline.backends.fake_memory import Data, FakeBuffer, Role
@@ -20,13 +20,13 @@ from pytest_roofline.backends.fake_queue import DEFAULT_STREAM, Launch, Timeline
 from pytest_roofline.backends.fake_trace import Recording
 from pytest_roofline.backends.fake_weather import Weather, resolve_noise
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.protocol import Compilation, WatchedClock, WatchedEvents
+from pytest_roofline.protocol import Compilation, WatchedEvents
 
 Buffers: TypeAlias = "FakeBuffer | Sequence[FakeBuffer] | None"
 T = TypeVar("T")
 
 
-class FakeHost:
+class FakeHost(HostClocks):
     """The verbs of the fake framework; `FakeBackend` adds those of the tool, and explains the parameters."""
 
     def __init__(
@@ -241,32 +241,9 @@ class FakeHost:
         finally:
             self._capture = None
 
-    def public_clocks(self) -> tuple[WatchedClock, ...]:
-        """The clocks of `time` and `timeit` as this host shows them: virtual, and distorted as asked for.
-
-        An audit puts them in the place of the real ones while it lasts.
-        """
-        return self._public.watched()
-
     def event_classes(self) -> tuple[WatchedEvents, ...]:
         """The events of this framework, which an audit watches while it lasts."""
         return (WatchedEvents("FakeEvent", FakeEvent, "record", "elapsed_s", 1.0),)
-
-    def perf_counter(self) -> float:
-        """The public `time.perf_counter()` of this host, seconds."""
-        return self._public.seconds("perf_counter")
-
-    def perf_counter_ns(self) -> int:
-        """The public `time.perf_counter_ns()` of this host, nanoseconds."""
-        return self._public.nanoseconds("perf_counter_ns")
-
-    def monotonic(self) -> float:
-        """The public `time.monotonic()` of this host, seconds."""
-        return self._public.seconds("monotonic")
-
-    def time(self) -> float:
-        """The public `time.time()` of this host, seconds since an epoch."""
-        return self._public.seconds("time")
 
     # Looking on (costs no time, and no real device can do it)
 

@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_roofline.backends.llama_cpp import Counted, LlamaFacts
+from pytest_roofline.backends.llama_draft import ABSENT, DraftWatch, batches, put_back
 from pytest_roofline.checks.attempts import Overwritten
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.generation import UNTRIED, GenerationRequest, Look, OtherPrompt, Pass, Run
+from pytest_roofline.traffic import Traffic
 from pytest_roofline.units import format_seconds
 
 COUNTERS_SLACK = 2
@@ -24,7 +26,9 @@ _CHAT = "messages"
 _KEPT = ("max_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repeat_penalty", "seed", "stop")
 """Arguments of a chat that a plain completion has too."""
 _POISON = 0.5
-_ABSENT = object()
+_PROBED_TOKENS = 3
+"""Of another prompt: enough for two decode passes, where none of them verifies a draft's."""
+_PROBED_DRAFTED = 24
 
 
 class LlamaGenerationWatch:
@@ -37,6 +41,7 @@ class LlamaGenerationWatch:
         *,
         clock: Callable[[], float],
         device_id: str | None = None,
+        draft_traffic_at: Callable[[int], Traffic] | None = None,
     ) -> None:
         self._llama = request.model
         self._arguments = dict(request.arguments)
@@ -53,9 +58,12 @@ class LlamaGenerationWatch:
         self._first_logits: bytes | None = None
         self._before_pass: Callable[[], None] | None = None
         self._after_pass: Callable[[], None] | None = None
+        self._draft_traffic_at = draft_traffic_at
         self._held = ExitStack()
+        self._draft = DraftWatch(self._llama, self._passes_of_draft)
+        self._held.callback(self._draft.close)
         for name, value in (("eval", self._evaluated), ("generate", self._generating)):
-            self._held.callback(_put_back, self._llama, name, vars(self._llama).get(name, _ABSENT))
+            self._held.callback(put_back, self._llama, name, vars(self._llama).get(name, ABSENT))
             setattr(self._llama, name, value)
 
     @property
@@ -75,8 +83,7 @@ class LlamaGenerationWatch:
             self._before_pass()
         count = len(tokens)
         result = self._eval(tokens)
-        whole = max(1, int(getattr(self._llama, "n_batch", count) or count))
-        self._passes += [Pass(rows=1, positions=min(whole, count - at)) for at in range(0, count, whole)]
+        self._passes += [Pass(rows=1, positions=size) for size in batches(self._llama, count)]
         if is_prefill:
             self._facts.synchronize()
             self._drain()
@@ -87,6 +94,9 @@ class LlamaGenerationWatch:
             if self._after_pass is not None:
                 self._after_pass()
         return result
+
+    def _passes_of_draft(self, one: Pass) -> None:
+        self._passes.append(one)
 
     def _generating(self, tokens: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[int]:
         if self._prompt is not None:
@@ -119,6 +129,7 @@ class LlamaGenerationWatch:
         self._first_token_s = self._first_tokens = None
         self._prefill_passes = 0
         self._llama.reset()  # else the prompt of the last run would be found in the cache, and hardly be computed
+        self._draft.reset()
         self._facts.synchronize()
         self._facts.reset_counters()
         self._drain()
@@ -158,7 +169,17 @@ class LlamaGenerationWatch:
         finally:
             self._after_pass = None
         self._note(run, counted)
-        return Look(run=run, device_ids=() if self._device_id is None else (self._device_id,), notes=self.notes)
+        return Look(
+            run=run,
+            draft=self._draft_traffic(run),
+            device_ids=() if self._device_id is None else (self._device_id,),
+            notes=self.notes,
+        )
+
+    def _draft_traffic(self, run: Run) -> Traffic | None:
+        if self._draft_traffic_at is None or not run.draft_passes:
+            return None
+        return self._draft_traffic_at(round(run.mean_context))
 
     def _remember_logits(self) -> None:
         self._after_pass = None
@@ -168,11 +189,14 @@ class LlamaGenerationWatch:
     def _note(self, run: Run, counted: Counted | None) -> None:
         if counted is None:
             self._notes["llama.cpp's own counters are off (no_perf), or not known in this version"] = None
-        elif run.decode_passes and counted.decode_s > 0:
+        elif run.decode_passes and counted.decode_s > 0 and not self._draft.is_there:
+            # Beside a draft most passes verify several tokens, which llama.cpp counts as those of a prompt.
             self._notes[
                 f"llama.cpp itself counted {counted.decoded:,} tokens decoded in {format_seconds(counted.decode_s)}; "
                 f"from the first token to the end it was {format_seconds(run.decode_s)}, sampling and Python included"
             ] = None
+        if self._draft.is_there and run.decode_passes:
+            self._notes[self._draft.words(run, is_counted=self._draft_traffic_at is not None)] = None
         if getattr(self._llama, "cache", None) is not None:
             self._notes["a cache of prompts is set: the time to the first token is not that of a new prompt"] = None
         if getattr(self._llama, "lora_path", None):
@@ -193,7 +217,7 @@ class LlamaGenerationWatch:
         probe = _LogitsProbe(self._facts, self._first_logits)
         if not is_whole:
             self._before_pass, self._after_pass = probe.before_pass, probe.after_pass
-            given["max_tokens"] = 3
+            given["max_tokens"] = _PROBED_DRAFTED if self._draft.is_there else _PROBED_TOKENS
         try:
             run, _ = self._called({**given, "prompt": other})
         except Exception as error:  # broad: nobody asked for this prompt, so what it raises is its own business
@@ -246,23 +270,17 @@ def _as_counted(decode: list[Pass], prefill: list[Pass], counted: Counted | None
     """The decode passes that llama.cpp's own count bears out: all, or fewer where `eval` computed less than it says."""
     if counted is None:
         return decode
-    called = sum(one.positions or 0 for one in (*prefill, *decode))
+    called = sum(one.positions or 0 for one in (*prefill, *decode) if not one.is_draft)
     missing = called - counted.tokens
     if missing <= COUNTERS_SLACK:
         return decode
     kept = list(decode)
     while kept and missing > 0:
-        missing -= kept.pop().positions or 0
+        last = kept.pop()
+        missing -= 0 if last.is_draft else last.positions or 0
     return kept
 
 
 def _finish_reason(answer: Any) -> str | None:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     return choices[0].get("finish_reason") if choices else None
-
-
-def _put_back(owner: Any, name: str, before: Any) -> None:
-    if before is _ABSENT:
-        delattr(owner, name)
-    else:
-        setattr(owner, name, before)

@@ -54,7 +54,10 @@ class ProcessPulse:
         self._stop = threading.Event()
         self._last = clock(), used()
         self._thread = threading.Thread(target=self._look, name="roofline-pulse", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system allows no further thread: nobody looks
+            self._stop.set()
 
     def gaps(self) -> Sequence[Gap]:
         """All that were seen; the one that ended just now may not have been seen by the thread yet.

@@ -14,10 +14,11 @@ from pytest_roofline.checks.ceiling import (
     places_unsure,
     probe_unsure,
 )
-from pytest_roofline.checks.clock import claim_exceeds_closed_time, clock_disagrees, not_drained, output_not_forced
+from pytest_roofline.checks.clock import claim_exceeds_closed_time, not_drained, output_not_forced
 from pytest_roofline.checks.compilation import compiled_in_window, first_call_in_window, halves_disagree
 from pytest_roofline.checks.data import predictable_data, untouched_memory
 from pytest_roofline.checks.device_events import events_disagree
+from pytest_roofline.checks.disagreement import clock_disagrees
 from pytest_roofline.checks.environment import device_shared, throttled
 from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.checks.hardware import memory_counted
@@ -32,9 +33,10 @@ from pytest_roofline.checks.streamed import (
     held_back,
     requests_failed,
     tokens_unseen,
+    usage_doubtful,
 )
 from pytest_roofline.checks.suspension import suspended
-from pytest_roofline.checks.work import stale_output, work_missing
+from pytest_roofline.checks.work import passes_idle, stale_output, work_missing
 
 Check = Callable[[Evidence], "Finding | None"]
 
@@ -48,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     tokens_disagree,
     ids_without_passes,
     tokens_unseen,
+    usage_doubtful,
     requests_failed,
     answers_replayed,
     bytes_disagree,
@@ -56,6 +59,7 @@ CHECKS: tuple[Check, ...] = (
     predictable_data,
     stale_output,
     work_missing,
+    passes_idle,
     memory_counted,
     faster_than_limit,
     compute_unsure,

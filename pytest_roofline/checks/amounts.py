@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_roofline.checks.claimed import Window
 from pytest_roofline.checks.evidence import Evidence, Finding
 from pytest_roofline.traffic import Traffic, is_blind, moved_bytes
-from pytest_roofline.units import format_bytes, format_ratio
+from pytest_roofline.units import format_bytes, format_ratio, format_seconds
 
 BYTES_TOLERANCE = 0.10
 TOKENS_TOLERANCE = 0.02
@@ -168,9 +169,11 @@ def tokens_disagree(evidence: Evidence) -> Finding | None:
             remedy="count the ids that this window generated, without prompt and padding",
         )
     window = evidence.window
-    if window is None or not window.are_passes_watched:
+    if window is None or not (window.are_passes_watched or window.passes_behind):
         return None
-    possible = window.passes * evidence.batch * evidence.tokens_per_pass
+    if not window.are_passes_watched:
+        return _none_inside(evidence, window, claimed)
+    possible = window.passes * evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart
     if claimed <= possible * (1 + TOKENS_TOLERANCE):
         return None
     return Finding(
@@ -179,11 +182,35 @@ def tokens_disagree(evidence: Evidence) -> Finding | None:
         message=(
             f"{claimed:g} tokens claimed, but {window.passes:g} passes x batch {evidence.batch} x "
             f"{evidence.tokens_per_pass:g} tokens per pass are {possible:g}: a prompt or padding was "
-            "counted, or a pass emits more than was declared"
+            f"counted, or a pass emits more than was declared{_behind(window)}"
         ),
         figures={"claimed_tokens": claimed, "possible_tokens": possible, "passes": window.passes},
         remedy="claim the ids of this window alone, and declare batch= and tokens_per_pass= if a pass emits more",
     )
+
+
+def _none_inside(evidence: Evidence, window: Window, claimed: float) -> Finding | None:
+    """The watched step ran behind the window alone. What ran inside may be work that is not watched."""
+    needed = claimed / (evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart)
+    if window.passes_behind < needed * (1 - TOKENS_TOLERANCE):
+        return None  # a check or two, of whatever was timed
+    where = f" at {window.stop_where}" if window.stop_where else ""
+    return Finding(
+        check="tokens-disagree",
+        severity="inconclusive",
+        message=(
+            f"{claimed:g} tokens claimed for {format_seconds(window.closed_s)}, in which none of the watched passes "
+            f"began: {window.passes_behind} of them began after the clock was stopped{where}: a generator or a future "
+            "that was made, and consumed later"
+        ),
+        figures={"claimed_tokens": claimed, "passes": 0, "passes_behind": window.passes_behind},
+        remedy="consume what runs the passes before the clock is stopped, or watch the step that is timed",
+    )
+
+
+def _behind(window: Window) -> str:
+    count = window.passes_behind
+    return f" ({count} watched passes began after the clock was stopped)" if count else ""
 
 
 def ids_without_passes(evidence: Evidence) -> Finding | None:

@@ -41,7 +41,7 @@ def closed_pass_s(evidence: Evidence) -> float | None:
         return evidence.window.pass_s
     if evidence.claim is not None and evidence.tokens_per_pass > 0:
         # No window seen: the claim itself is held against the limit.
-        passes = evidence.claim.tokens / (evidence.batch * evidence.tokens_per_pass)
+        passes = evidence.claim.tokens / (evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart)
         return evidence.claim.seconds / passes if passes > 0 else None
     return None
 

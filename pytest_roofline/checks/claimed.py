@@ -18,6 +18,8 @@ class ClockRead:
     """``file.py:12``, the line that read the clock."""
     finished_s: float | None = None
     """When the work submitted before this read was done, on the private clock; None when nothing was pending."""
+    cpu_s: float | None = None
+    """What the processor had spent on this process by then; None where the clock read counts no such time."""
 
     @property
     def leftover_s(self) -> float:
@@ -90,6 +92,13 @@ class Window:
     """How often the clock was stopped: samples and laps have a leftover each, and each is seen a little late."""
     marker_late_s: float = 0.0
     """By how much an end may be seen too late: what a marker behind nothing took at worst."""
+    cpu_s: float | None = None
+    """What the processor spent on all threads of this process meanwhile; None where the test's clock is no such one."""
+    held_up_s: float | None = None
+    """Part of a stated window in which its thread was ready to run, and was not: who timed it inside may have missed
+    that. None of windows that the test timed itself."""
+    passes_behind: int = 0
+    """Watched passes that began behind the window, where none or too few began in it."""
     longest_call_s: float | None = None
     """The longest from call to call of a watched step, the first quarter apart: passes waited for took no more."""
 

@@ -13,7 +13,7 @@ Place = Literal["one device", "several devices", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Bytes between two readings of the counter that enclose `passes` passes, both taken while nothing of ours ran.
+    """Bytes of `passes` passes between two readings of the counter, what else of ours ran there taken off.
 
     `moved_bytes` holds everything that the counter leaves open: its steps, the age of a reading, its calibration.
     It counts what anybody moved, reads and writes; so there may be more than the passes moved, and never less.
@@ -26,7 +26,7 @@ class Counted:
     source: str
     """Which counter, as text."""
     is_exact: bool = False
-    """Nothing of this process but the passes ran in between: no reset, no warm-up, no code of the test."""
+    """What ran of this process beside the passes is known: no reset, no code of the test."""
     place: Place = "unknown"
 
     @property

@@ -251,3 +251,8 @@ class Evidence:
     suspended_late_s: float = 0.0
     notes: tuple[str, ...] = ()
     allow: frozenset[str] = frozenset()
+
+    @property
+    def ranks_apart(self) -> int:
+        """Ranks that made tokens of their own: each of them ran the passes of its share alone."""
+        return 1 if self.do_ranks_share_tokens else max(1, len(self.ranks))

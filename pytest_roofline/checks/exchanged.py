@@ -28,6 +28,10 @@ class Exchanged:
     """By usage, else by what was counted; None where nobody counts."""
     possible_by_logprobs: int | None = None
     """Tokens with a log probability and those that have none; None where there are ids, or neither."""
+    most_tokens_by_text: int | None = None
+    """Tokens that the text can hold, a byte each; None where ids or log probabilities count, or nobody does."""
+    contradicted: int = 0
+    """Answers whose usage has more tokens of prompt and completion than in total."""
     draft_ratio: float | None = None
     """By how much a request exceeds what one token per pass allows, where nobody said how many a pass yields."""
     paced_share: float = 0.0

@@ -23,3 +23,7 @@ class Generated:
     replay: Replay = "unknown"
     prompts: int = 0
     """Other prompts that were tried."""
+    traced_passes: int = 0
+    """Decode passes of the first run whose bytes were traced."""
+    idle_passes: int = 0
+    """Those of them that moved next to nothing beside the others, while nothing ran unseen."""

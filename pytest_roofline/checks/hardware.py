@@ -45,6 +45,12 @@ def is_clearly_fewer(evidence: Evidence, counted: Counted) -> bool:
     return needed is not None and counted.most_bytes_per_pass < CLEARLY_FEWER * needed
 
 
+def is_rather_few(evidence: Evidence, counted: Counted) -> bool:
+    """Whether the count leaves no room for the passes, by however little: worth another look that costs something."""
+    needed = memory_bytes(evidence)
+    return needed is not None and counted.most_bytes_per_pass < needed
+
+
 def can_be_counted(evidence: Evidence) -> bool:
     """Whether a count could tell anything: the pass is to be judged by what it moves, and no cache can hold it."""
     needed = memory_bytes(evidence)

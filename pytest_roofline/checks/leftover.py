@@ -34,7 +34,7 @@ def ledger_tokens(evidence: Evidence) -> float:
     window = evidence.window
     watched = 0.0
     if window is not None and window.are_passes_watched:
-        watched = window.passes * evidence.batch * evidence.tokens_per_pass
+        watched = window.passes * evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart
     if evidence.ids_seen is not None:
         return max(float(evidence.ids_seen), watched)
     return max(evidence.claim.tokens, watched) if evidence.claim else 0.0

@@ -68,8 +68,6 @@ def combine(windows: Sequence[RankWindow], *, do_share_tokens: bool = False) -> 
 
 def rank_window(evidence: Evidence) -> Finding | None:
     """A claim for several ranks exceeds their tokens over their common window; else a note where they were skewed."""
-    if len(evidence.ranks) < 2:
-        return None
     combined = combine(evidence.ranks, do_share_tokens=evidence.do_ranks_share_tokens)
     if combined is None:
         return None
@@ -89,7 +87,7 @@ def rank_window(evidence: Evidence) -> Finding | None:
             check="rank-window",
             severity="bogus" if ratio > 1 + SKEWED else "inconclusive",
             message=(
-                f"{format_rate(claimed)} tok/s claimed for {len(evidence.ranks)} ranks, but together they made "
+                f"{format_rate(claimed)} tok/s claimed for {_named(evidence)}, but together they made "
                 f"{combined.tokens:g} tokens in {format_seconds(combined.window_s)}, "
                 f"{format_rate(combined.tokens_per_s)} tok/s ({format_ratio(ratio)}): "
                 f"{_cause(evidence, combined, claimed)}"
@@ -110,6 +108,10 @@ def rank_window(evidence: Evidence) -> Finding | None:
             remedy="start all ranks behind one barrier",
         )
     return None
+
+
+def _named(evidence: Evidence) -> str:
+    return "1 rank" if len(evidence.ranks) == 1 else f"{len(evidence.ranks)} ranks"
 
 
 def _cause(evidence: Evidence, combined: Combined, claimed: float) -> str:

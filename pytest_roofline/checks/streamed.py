@@ -7,6 +7,10 @@ from pytest_roofline.checks.ceiling import faster_than_limit
 from pytest_roofline.checks.evidence import SHEET_SLACK, Evidence, Finding
 from pytest_roofline.units import format_fraction, format_ratio, format_seconds
 
+UNSEEN_TOKENS = 8
+"""Of each answer: ends, roles and the like have no text."""
+SEVERAL = 0.05
+"""By how much more tokens than events there are where some events hold several, or some tokens had none."""
 MOST_FAILED_SHARE = 0.1
 """Of more failures than this the answered requests may be those that were easy."""
 
@@ -44,6 +48,40 @@ def tokens_unseen(evidence: Evidence) -> Finding | None:
         ),
         figures={"usage_tokens": seen.tokens, "possible_tokens": possible},
         remedy="have the server send token ids (vLLM: return_token_ids), which settle it",
+    )
+
+
+def usage_doubtful(evidence: Evidence) -> Finding | None:
+    """A usage that contradicts itself, or that counts more tokens than its text has bytes.
+
+    No accusation: a server may send tokens that have no text, and say nothing of the reasoning that it hides.
+    """
+    seen = evidence.exchanged
+    if seen is None or not seen.tokens or evidence.ids_seen is not None:
+        return None
+    if seen.contradicted:
+        return Finding(
+            check="tokens-disagree",
+            severity="inconclusive",
+            message=(
+                f"usage contradicts itself in {seen.contradicted} of {seen.answered} answers: prompt and completion "
+                "are more than the total, so one of them was counted in the other"
+            ),
+            figures={"answers": seen.contradicted, "answered": seen.answered, "usage_tokens": seen.tokens},
+            remedy="have the server count the completion without its prompt, or send token ids",
+        )
+    most = seen.most_tokens_by_text
+    if most is None or seen.tokens <= most * (1 + TOKENS_TOLERANCE) + UNSEEN_TOKENS * seen.answered:
+        return None
+    return Finding(
+        check="tokens-disagree",
+        severity="inconclusive",
+        message=(
+            f"{seen.tokens} tokens by the server's usage in {most} bytes of text: no text has more tokens than bytes, "
+            "so the prompt was counted, or tokens that nobody was sent"
+        ),
+        figures={"usage_tokens": seen.tokens, "text_bytes": most},
+        remedy="have the server send token ids (vLLM: return_token_ids), or say its reasoning tokens in usage",
     )
 
 
@@ -150,5 +188,9 @@ def answers_too_few(evidence: Evidence) -> Finding | None:
         severity="inconclusive",
         message=message,
         figures=figures,
-        remedy="ask for more tokens (tokens=) of more requests (requests=)",
+        remedy=(
+            "have the server say how many tokens an event holds (logprobs, token ids, usage in every event)"
+            if noise is not None and not seen.is_aggregate and seen.tokens > seen.chunks * (1 + SEVERAL)
+            else "ask for more tokens (tokens=) of more requests (requests=)"
+        ),
     )

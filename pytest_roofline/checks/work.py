@@ -219,3 +219,23 @@ def _of_tampered(seen: Tampered) -> Finding | None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def passes_idle(evidence: Evidence) -> Finding | None:
+    """Some calls of the model compute and some do not: then none of them is a pass that could be timed.
+
+    No accusation: a model that hands out what it has computed ahead (drafts of its own) looks like that too.
+    """
+    seen = evidence.generated
+    if seen is None or not seen.idle_passes:
+        return None
+    return Finding(
+        check="work-missing",
+        severity="inconclusive",
+        message=(
+            f"{seen.idle_passes} of {seen.traced_passes} decode passes that were traced read next to nothing: what "
+            "they returned was there before, so there is no time of a pass, and tokens per second are not the model's"
+        ),
+        figures={"idle_passes": seen.idle_passes, "traced_passes": seen.traced_passes},
+        remedy="run the model in every pass; what verifies several tokens at once is measured with roofline.decode",
+    )

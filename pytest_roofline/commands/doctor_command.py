@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pytest_roofline.fitness import Complaint, RunnerFacts
 
 SCHEMA = 1
+_NARROWEST = 40
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -37,16 +38,19 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
     status = 0 if is_fit(found) else 1
     if arguments.json:
         return json.dumps(_record(facts, found, not_checked), allow_nan=False), status
-    from pytest_roofline.report.doctor import doctor_lines
+    import shutil
 
-    return "\n".join(doctor_lines(facts, found, not_checked)), status
+    from pytest_roofline.report.doctor import WIDTH, doctor_lines
+
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns
+    return "\n".join(doctor_lines(facts, found, not_checked, max(_NARROWEST, min(WIDTH, columns)))), status
 
 
 def _record(facts: RunnerFacts, found: tuple[Complaint, ...], not_checked: tuple[str, ...]) -> dict[str, Any]:
     from pytest_roofline.fitness import is_fit
     from pytest_roofline.result import plain
 
-    pulse = facts.pulse
+    probes = facts.short_probes
     record = plain(
         {
             "schema": SCHEMA,
@@ -57,11 +61,11 @@ def _record(facts: RunnerFacts, found: tuple[Complaint, ...], not_checked: tuple
             "conditions": facts.conditions.to_dict(),
             "while_probing": facts.held.to_dict() if facts.held else None,
             "probes": {
-                "read_bytes_per_s": list(pulse.rates_bytes_per_s),
-                "elapsed_s": pulse.elapsed_s,
-                "spread": pulse.spread,
+                "read_bytes_per_s": list(probes.rates_bytes_per_s),
+                "elapsed_s": probes.elapsed_s,
+                "spread": probes.spread,
             }
-            if pulse
+            if probes
             else None,
             "cache_knee_bytes": facts.cache_bytes if facts.is_knee_measured else None,
             "free_memory_bytes": facts.free_memory_bytes,

@@ -49,10 +49,15 @@ def add_specs_option(parser: argparse.ArgumentParser) -> None:
 
 
 def catalogue_of(arguments: argparse.Namespace) -> Catalogue:
-    """The specs of the package, of ``--specs`` and of the environment."""
+    """The specs of the package, of ``--specs`` and of the environment; a fault in those is an error at once."""
+    paths = spec_paths(arguments)
+    if paths:
+        from pytest_roofline.specs.own_files import checked_catalogue
+
+        return checked_catalogue(paths)
     from pytest_roofline.specs.catalogue import Catalogue
 
-    return Catalogue(spec_paths(arguments))
+    return Catalogue()
 
 
 def spec_paths(arguments: argparse.Namespace) -> list[str]:
@@ -121,7 +126,10 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
             raise RooflineUsageError("which MODEL? a spec's name, a file, or --params 70B")
         if arguments.kv_per_token is not None and arguments.kv is not None:
             raise RooflineUsageError("--kv-per-token states the bytes that --kv would decide: give one of them")
-        architecture = architecture_of(arguments.model, catalogue, has_caches=arguments.kv_per_token is None)
+        try:
+            architecture = architecture_of(arguments.model, catalogue, has_caches=arguments.kv_per_token is None)
+        except RooflineUsageError as error:
+            raise RooflineUsageError(f"{error}{_hint_of_count(arguments.model)}") from error
         inventory = inventory_as(arguments, architecture, catalogue)
         smaller = smaller_inventories(architecture, inventory, arguments.kv, catalogue)
     draft = draft_as(arguments, architecture, inventory, catalogue)
@@ -143,6 +151,17 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
         architecture=architecture,
         smaller=smaller,
     )
+
+
+def _hint_of_count(model: str) -> str:
+    """What to say of a MODEL that is a number of parameters."""
+    from pytest_roofline.units import parse_count
+
+    try:
+        parse_count(model)
+    except RooflineUsageError:
+        return ""
+    return f"\nFor so many parameters, whatever the model: --params {model.strip()}"
 
 
 def inventory_as(arguments: argparse.Namespace, architecture: Architecture | None, catalogue: Catalogue) -> Inventory:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_roofline.commands.scenario import add_specs_option, catalogue_of, spec_paths
@@ -77,30 +76,46 @@ def _described(name: str, catalogue: Catalogue) -> dict[str, Any]:
             return catalogue.describe(kind, name)
         except RooflineUsageError as error:
             problems.append(str(error))
-    from pytest_roofline.predict import describe_mix
+    from pytest_roofline.gguf_mix import is_file_type
 
-    mix = describe_mix(name, catalogue)
-    if mix is not None:
-        return mix
+    if is_file_type(name):
+        return _mix(name, catalogue)
     raise RooflineUsageError("\n".join(problems))
+
+
+def _mix(name: str, catalogue: Catalogue) -> dict[str, Any]:
+    """What is said of a file type of llama.cpp, as `Catalogue.describe` says it of a format."""
+    from pytest_roofline.predict import mixed_example
+
+    mixed = mixed_example(name, catalogue)
+    return {
+        "kind": "formats",
+        "id": mixed.weights,
+        "name": f"{mixed.weights.upper()}, a file type of llama.cpp: a mix of formats by tensor and layer",
+        "for": ["weights"],
+        "compute_dtype": mixed.compute_dtype,
+        "figures": {
+            "bits_per_weight": {
+                "value": round(8 * mixed.total_bytes / mixed.parameters, 3),
+                "source": f"the average over {mixed.model}, by the rules of llama-quantize; of other models it differs",
+            }
+        },
+    }
 
 
 def _validate(arguments: argparse.Namespace) -> tuple[str, int]:
     from pytest_roofline.specs.catalogue import validate
-    from pytest_roofline.specs.folders import spec_files
-    from pytest_roofline.specs.formats import read_format
-    from pytest_roofline.specs.models import read_model
+    from pytest_roofline.specs.own_files import READERS, check_is_specs
 
     paths = [*arguments.names, *spec_paths(arguments)]
     for path in paths:
         if not os.path.exists(path):
             raise RooflineUsageError(f"specs validate: {path!r}: no such spec file or folder")
-        if not any(True for kind in KINDS for _ in spec_files([Path(path)], kind)):
-            raise RooflineUsageError(
-                f"specs validate: {path!r}: no spec file was found there; looked for *.yaml and *.yml in it and "
-                f"in its folders {', '.join(KINDS)}"
-            )
-    problems, counts = validate(paths, {"formats": read_format, "models": read_model})
+        try:
+            check_is_specs(path)
+        except RooflineUsageError as error:
+            raise RooflineUsageError(f"specs validate: {error}") from error
+    problems, counts = validate(paths, READERS)
     status = 1 if problems else 0
     if arguments.json:
         return json.dumps({"schema": SCHEMA, "problems": problems, **counts}, allow_nan=False), status

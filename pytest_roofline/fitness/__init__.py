@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pytest_roofline.fitness.card import CARD
-from pytest_roofline.fitness.facts import GRADES, Complaint, Grade, Pulse, RunnerFacts
+from pytest_roofline.fitness.facts import GRADES, Complaint, Grade, RunnerFacts, ShortProbes
 from pytest_roofline.fitness.host import HOST
 from pytest_roofline.fitness.software import SOFTWARE
 
-__all__ = ["EXAMINATIONS", "GRADES", "Complaint", "Grade", "Pulse", "RunnerFacts", "complaints", "is_fit", "unchecked"]
+__all__ = [
+    "Complaint",
+    "complaints",
+    "EXAMINATIONS",
+    "Grade",
+    "GRADES",
+    "is_fit",
+    "RunnerFacts",
+    "ShortProbes",
+    "unchecked",
+]
 
 
 def missing_device(facts: RunnerFacts) -> Complaint | None:
@@ -82,7 +92,7 @@ def _unchecked(facts: RunnerFacts) -> Iterator[str]:
     if facts.device is None:
         yield "the device: it is not here"
         return
-    if facts.pulse is None:
+    if facts.short_probes is None:
         why = "--quick does not measure" if facts.is_quick else "the probe gave no figure"
         yield f"whether the bandwidth holds still, and where the cache ends: {why}"
     yield "what the tests set in their own process (torch's anomaly detection, thread counts): it is another process"

@@ -37,7 +37,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
+class ShortProbes:
     """Short probes of the read bandwidth, one after the other over some seconds."""
 
     rates_bytes_per_s: tuple[float, ...]
@@ -74,7 +74,7 @@ class RunnerFacts:
     conditions: Conditions = field(default_factory=Conditions)
     held: Stretch | None = None
     """What held while the probes ran."""
-    pulse: Pulse | None = None
+    short_probes: ShortProbes | None = None
     best_bytes_per_s: float | None = None
     sheet_bytes_per_s: float | None = None
     """The bandwidth that is printed for this device."""

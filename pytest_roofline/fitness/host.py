@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_roofline.fitness.facts import Complaint, Grade, RunnerFacts
 from pytest_roofline.units import format_bytes, format_bytes_per_s, format_fraction, format_ratio, format_seconds
 
@@ -19,25 +21,35 @@ KNEES = 4
 _SLOW_GOVERNORS = ("powersave", "ondemand", "conservative", "schedutil", "userspace")
 
 
+def _of_host(facts: RunnerFacts, name: str, grade: Grade, message: str, remedy: str, **figures: Any) -> Complaint:
+    """A complaint of this grade where the processor is judged; an accelerator's steps are only launched from there."""
+    grade = grade if facts.is_cpu else "worth knowing"
+    return Complaint(name=name, grade=grade, message=message, remedy=remedy, figures=figures)
+
+
+def _graded(share: float, blocking: float) -> Grade:
+    return "blocks judging" if share >= blocking else "widens intervals"
+
+
 def moving_bandwidth(facts: RunnerFacts) -> Complaint | None:
     """Short probes over some seconds differ."""
-    pulse = facts.pulse
-    if pulse is None or len(pulse.rates_bytes_per_s) < 2 or pulse.spread < MOVES:
+    probes = facts.short_probes
+    if probes is None or len(probes.rates_bytes_per_s) < 2 or probes.spread < MOVES:
         return None
-    low, high = pulse.range_bytes_per_s
+    low, high = probes.range_bytes_per_s
     whose = "a virtual machine shares its host's memory" if facts.is_virtual else "somebody else uses the memory"
     return Complaint(
         name="moving-bandwidth",
-        grade="blocks judging" if pulse.spread >= LEAPS else "widens intervals",
+        grade=_graded(probes.spread, LEAPS),
         message=(
-            f"{len(pulse.rates_bytes_per_s)} short probes within {format_seconds(pulse.elapsed_s)} read "
-            f"{format_bytes_per_s(low)} to {format_bytes_per_s(high)} ({format_ratio(pulse.spread)}): {whose}"
+            f"{len(probes.rates_bytes_per_s)} short probes within {format_seconds(probes.elapsed_s)} read "
+            f"{format_bytes_per_s(low)} to {format_bytes_per_s(high)} ({format_ratio(probes.spread)}): {whose}"
         ),
         remedy=(
             "use a dedicated runner, or an instance large enough to have its host to itself; --roofline-max-time=30 "
             "gives a measurement more time to decide"
         ),
-        figures={"low_bytes_per_s": low, "high_bytes_per_s": high, "spread": pulse.spread},
+        figures={"low_bytes_per_s": low, "high_bytes_per_s": high, "spread": probes.spread},
     )
 
 
@@ -46,13 +58,13 @@ def stolen_time(facts: RunnerFacts) -> Complaint | None:
     share = facts.held.steal_share if facts.held is not None else None
     if share is None or share < STOLEN_SHARE:
         return None
-    grade: Grade = "blocks judging" if share >= ROBBED_SHARE else "widens intervals"
-    return Complaint(
-        name="stolen-time",
-        grade=grade if facts.is_cpu else "worth knowing",
-        message=f"the hypervisor gave {format_fraction(share)} of the processor time to other guests (steal)",
-        remedy="use an instance type whose processors are not shared, or a machine of your own",
-        figures={"steal_share": share},
+    return _of_host(
+        facts,
+        "stolen-time",
+        _graded(share, ROBBED_SHARE),
+        f"the hypervisor gave {format_fraction(share)} of the processor time to other guests (steal)",
+        "use an instance type whose processors are not shared, or a machine of your own",
+        steal_share=share,
     )
 
 
@@ -63,12 +75,14 @@ def busy_processor(facts: RunnerFacts) -> Complaint | None:
         return None
     load = facts.conditions.load_average
     waiting = "" if load is None else f" (load average {load:.1f})"
-    return Complaint(
-        name="busy-processor",
-        grade="blocks judging" if share >= CROWDED_SHARE else "widens intervals",
-        message=f"others used {format_fraction(share)} of this process's cores while they were probed{waiting}",
-        remedy="run one job at a time on this runner (top shows who it is), and tests that measure in one worker",
-        figures={"neighbours_share": share, "load_average": load},
+    return _of_host(
+        facts,
+        "busy-processor",
+        _graded(share, CROWDED_SHARE),
+        f"others used {format_fraction(share)} of this process's cores while they were probed{waiting}",
+        "run one job at a time on this runner (top shows who it is), and tests that measure in one worker",
+        neighbours_share=share,
+        load_average=load,
     )
 
 
@@ -78,12 +92,13 @@ def waiting_tasks(facts: RunnerFacts) -> Complaint | None:
     has_better = facts.is_cpu and facts.held is not None and facts.held.neighbours_share is not None
     if share is None or share < BUSY_SHARE or has_better:
         return None
-    return Complaint(
-        name="waiting-tasks",
-        grade="widens intervals" if facts.is_cpu else "worth knowing",
-        message=f"tasks waited for a processor in {format_fraction(share)} of the last ten seconds",
-        remedy="run one job at a time on this runner (top shows who it is)",
-        figures={"pressure_share": share},
+    return _of_host(
+        facts,
+        "waiting-tasks",
+        "widens intervals",
+        f"tasks waited for a processor in {format_fraction(share)} of the last ten seconds",
+        "run one job at a time on this runner (top shows who it is)",
+        pressure_share=share,
     )
 
 
@@ -92,16 +107,16 @@ def quota_below_threads(facts: RunnerFacts) -> Complaint | None:
     quota, threads = facts.conditions.quota_cores, facts.step_threads
     if quota is None or threads is None or threads <= quota:
         return None
-    return Complaint(
-        name="quota-below-threads",
-        grade="blocks judging" if facts.is_cpu else "worth knowing",
-        message=(
-            f"a cgroup allows {quota:g} processors' worth of time and a step uses {threads} threads "
-            f"({facts.threads_source}): they are stopped together for a part of every tenth of a second"
-        ),
-        remedy=f"OMP_NUM_THREADS={max(1, int(quota))}, or give the container {threads} processors (docker run --cpus, "
+    return _of_host(
+        facts,
+        "quota-below-threads",
+        "blocks judging",
+        f"a cgroup allows {quota:g} processors' worth of time and a step uses {threads} threads "
+        f"({facts.threads_source}): they are stopped together for a part of every tenth of a second",
+        f"OMP_NUM_THREADS={max(1, int(quota))}, or give the container {threads} processors (docker run --cpus, "
         "Kubernetes limits.cpu)",
-        figures={"quota_cores": quota, "threads": threads},
+        quota_cores=quota,
+        threads=threads,
     )
 
 
@@ -110,12 +125,14 @@ def affinity_below_threads(facts: RunnerFacts) -> Complaint | None:
     cores, threads = facts.conditions.usable_cores, facts.step_threads
     if cores is None or threads is None or threads <= cores:
         return None
-    return Complaint(
-        name="affinity-below-threads",
-        grade="blocks judging" if facts.is_cpu else "worth knowing",
-        message=f"this process may use {cores} cores and a step uses {threads} threads ({facts.threads_source})",
-        remedy=f"OMP_NUM_THREADS={cores}, or a wider affinity (taskset, docker run --cpuset-cpus)",
-        figures={"usable_cores": cores, "threads": threads},
+    return _of_host(
+        facts,
+        "affinity-below-threads",
+        "blocks judging",
+        f"this process may use {cores} cores and a step uses {threads} threads ({facts.threads_source})",
+        f"OMP_NUM_THREADS={cores}, or a wider affinity (taskset, docker run --cpuset-cpus)",
+        usable_cores=cores,
+        threads=threads,
     )
 
 
@@ -124,12 +141,13 @@ def held_by_quota(facts: RunnerFacts) -> Complaint | None:
     share = facts.held.held_share if facts.held is not None else None
     if share is None:
         return None
-    return Complaint(
-        name="held-by-quota",
-        grade="blocks judging" if facts.is_cpu else "worth knowing",
-        message=f"a cgroup's quota held this process back for {format_fraction(share)} of its cores' time",
-        remedy="raise the quota, or run fewer threads than it allows",
-        figures={"held_share": share},
+    return _of_host(
+        facts,
+        "held-by-quota",
+        "blocks judging",
+        f"a cgroup's quota held this process back for {format_fraction(share)} of its cores' time",
+        "raise the quota, or run fewer threads than it allows",
+        held_share=share,
     )
 
 
@@ -138,12 +156,13 @@ def swap_in_use(facts: RunnerFacts) -> Complaint | None:
     used = facts.conditions.swap_used_bytes
     if used is None or used < SWAPPED_BYTES:
         return None
-    return Complaint(
-        name="swap-in-use",
-        grade="widens intervals" if facts.is_cpu else "worth knowing",
-        message=f"{format_bytes(used)} are in swap: memory ran out, and pages come back at the rate of a disk",
-        remedy="free memory, then sudo swapoff -a && sudo swapon -a brings the pages back",
-        figures={"swap_used_bytes": used},
+    return _of_host(
+        facts,
+        "swap-in-use",
+        "widens intervals",
+        f"{format_bytes(used)} are in swap: memory ran out, and pages come back at the rate of a disk",
+        "free memory, then sudo swapoff -a && sudo swapon -a brings the pages back",
+        swap_used_bytes=used,
     )
 
 
@@ -174,12 +193,13 @@ def slow_governor(facts: RunnerFacts) -> Complaint | None:
     slow = [name for name in (governor or "").split(", ") if name in _SLOW_GOVERNORS]
     if not slow or not facts.is_cpu:
         return None
-    return Complaint(
-        name="slow-governor",
-        grade="widens intervals" if "powersave" in slow else "worth knowing",
-        message=f"the frequency governor is {governor}: cores begin slow and follow the load",
-        remedy="sudo cpupower frequency-set -g performance",
-        figures={"governor": governor},
+    return _of_host(
+        facts,
+        "slow-governor",
+        "widens intervals" if "powersave" in slow else "worth knowing",
+        f"the frequency governor is {governor}: cores begin slow and follow the load",
+        "sudo cpupower frequency-set -g performance",
+        governor=governor,
     )
 
 
@@ -187,11 +207,12 @@ def no_huge_pages(facts: RunnerFacts) -> Complaint | None:
     """Every 4 KiB of a model need an entry of their own in the page table."""
     if facts.huge_pages != "never" or not facts.is_cpu:
         return None
-    return Complaint(
-        name="no-huge-pages",
-        grade="worth knowing",
-        message="transparent huge pages are off (never): reading gigabytes spends a part of its time on page tables",
-        remedy="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+    return _of_host(
+        facts,
+        "no-huge-pages",
+        "worth knowing",
+        "transparent huge pages are off (never): reading gigabytes spends a part of its time on page tables",
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
     )
 
 

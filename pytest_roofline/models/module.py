@@ -7,8 +7,8 @@ kept: the ledger knows storages by weak references.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from pytest_roofline.models.belongings import (
 )
 from pytest_roofline.models.caches import Reachable, reach, room_of
 from pytest_roofline.models.calls import Call, tensors_in
+from pytest_roofline.models.launches import launches_seen
 from pytest_roofline.models.ledger import Ledger
 from pytest_roofline.models.operands import KNOWN_NAMESPACES, enter
 from pytest_roofline.models.outcome import close, needed_bytes_by_device, outliving_bytes, touched_devices
@@ -58,7 +59,7 @@ def trace_module(request: TraceRequest) -> Trace:
         if "torch._dynamo" in sys.modules:
             # Without it nothing has been compiled yet, and loading it takes seconds.
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(_replays_seen(ledger))
+        stack.enter_context(launches_seen(ledger))
         stack.enter_context(_AttentionCalls(ledger))
         stack.enter_context(_Watch(ledger))
         outputs = request.step(*request.args)
@@ -171,27 +172,3 @@ class _AttentionCalls(TorchFunctionMode):  # type: ignore[misc]  # torch is not 
         finally:
             self._ledger.is_paused = False
             self._ledger.attended = None
-
-
-@contextmanager
-def _replays_seen(ledger: Ledger) -> Iterator[None]:
-    """A replayed CUDA graph runs kernels that no dispatch mode sees: notice it."""
-    graph = getattr(torch.cuda, "CUDAGraph", None)
-    original = getattr(graph, "replay", None)
-    if graph is None or original is None:
-        yield
-        return
-
-    def replay(self: Any) -> Any:
-        ledger.open("a CUDA graph was replayed; its operations cannot be seen")
-        return original(self)
-
-    is_own = "replay" in vars(graph)
-    graph.replay = replay
-    try:
-        yield
-    finally:
-        if is_own:
-            graph.replay = original
-        else:
-            del graph.replay

@@ -13,7 +13,7 @@ from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.published.document import Document
 from pytest_roofline.published.entry import Entry
 from pytest_roofline.published.reported import Reported, exactly
-from pytest_roofline.published.tables import csv_entries
+from pytest_roofline.published.tables import csv_entries, delimiter_of
 
 NAME = "csv"
 KEYS = ()
@@ -45,7 +45,8 @@ def read(document: Document, columns: str | None) -> Iterator[Reported]:
     chosen = _chosen(columns)
     if document.kind != "text":
         raise document.fail("is JSON, no CSV")
-    for number, row in enumerate(csv_entries(document.text, document.file), 1):
+    rows = csv_entries(document.text, document.file, delimiter=delimiter_of(document.text))
+    for number, row in enumerate(rows, 1):
         for column, _ in chosen.values():
             if column not in row.values:
                 raise RooflineUsageError(

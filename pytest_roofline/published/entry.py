@@ -12,16 +12,24 @@ from pytest_roofline.errors import RooflineUsageError, one_line
 
 LARGEST = 1e18
 """No rate, count, size or time in a file is larger."""
+SMALLEST = 1e-18
+"""Nor is one smaller: it is what is left of a zero."""
+_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A mapping and where it stands. `is_text`: its numbers are words, as in CSV and SQL."""
+    """A mapping and where it stands. `is_text`: its numbers are words, as in CSV and SQL.
+
+    `has_decimal_commas`: they may be written 12,5, as spreadsheets do in half of the world.
+    """
 
     where: str
     values: Mapping[str, Any]
     is_text: bool = False
+    has_decimal_commas: bool = False
 
     def fail(self, key: str, problem: str) -> RooflineUsageError:
         """The error that names file, row and key."""
@@ -58,6 +66,13 @@ class Entry:
             raise self.fail(key, f"{value:g}: a positive number is needed")
         return value
 
+    def count_or_none(self, key: str) -> int | None:
+        """A whole number from 1; None for whatever else is there: what nobody stated."""
+        value = self.values.get(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        return value if 0 < value <= LARGEST else None
+
     def positive_or_none(self, key: str) -> float | None:
         """A positive number; None where there is no value, or zero for one that was not measured."""
         value = self.number(key)
@@ -89,13 +104,17 @@ class Entry:
         return found
 
     def _number(self, key: str, value: Any) -> float:
+        if self.has_decimal_commas and isinstance(value, str) and _COMMA.fullmatch(value.strip()):
+            if _THOUSANDS.fullmatch(value.strip()):
+                raise self.fail(key, f"{_shown(value)}: a thousand or a fraction? write it with a point")
+            value = value.replace(",", ".")
         if self.is_text and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.fail(key, f"{_shown(value)}: a number is needed")
         if not math.isfinite(value) or abs(value) > LARGEST:
             raise self.fail(key, f"{float(value):g}: a finite number of at most {LARGEST:g} is needed")
-        return float(value)
+        return float(value) if abs(value) >= SMALLEST else 0.0
 
 
 def _shown(value: Any) -> str:

@@ -79,15 +79,15 @@ def _concurrency(config: dict[str, Any]) -> float | None:
     """Requests at once, where the run was driven by a number of them: one stated value, not a sweep."""
     analyzer = config.get("perf_analyzer")
     stimulus = analyzer.get("stimulus") if isinstance(analyzer, dict) else None
-    if isinstance(stimulus, dict) and isinstance(stimulus.get("concurrency"), int):
-        return float(stimulus["concurrency"])
     phases = config.get("phases")
-    at_once = [
-        phase.get("concurrency")
+    driven = [
+        phase
         for phase in (phases if isinstance(phases, list) else [])
         if isinstance(phase, dict) and phase.get("name") != "warmup"
     ]
-    return float(at_once[0]) if len(at_once) == 1 and isinstance(at_once[0], int) else None
+    if isinstance(stimulus, dict) and "concurrency" in stimulus:
+        driven = [stimulus]
+    return Entry(where="", values=driven[0]).count_or_none("concurrency") if len(driven) == 1 else None
 
 
 def _model(config: dict[str, Any]) -> str | None:

@@ -41,7 +41,7 @@ def read(document: Document) -> Iterator[Reported]:
         itl_ms = _mean(metrics, "inter_token_latency_ms", "successful")
         strategy = _strategy(value)
         kind = strategy.get("type_") or strategy.get("kind")
-        streams = strategy.get("streams")
+        streams = Entry(where=entry.where, values=strategy).count_or_none("streams")
         yield from ServedRun(
             tool=NAME,
             where=entry.where,
@@ -51,7 +51,7 @@ def read(document: Document) -> Iterator[Reported]:
             tpot_key="inter_token_latency_ms",
             prompt_tokens=_mean(metrics, "prompt_token_count", "successful"),
             output_tokens=_mean(metrics, "output_token_count", "successful"),
-            most_at_once=1.0 if kind == "synchronous" else float(streams) if isinstance(streams, int) else None,
+            most_at_once=1.0 if kind == "synchronous" else streams,
             mean_at_once=_mean(metrics, "request_concurrency", "total"),
             model=_model(value),
             words="server",

@@ -29,7 +29,7 @@ def read(document: Document) -> Iterator[Reported]:
         where = f"{document.file}, benchmark {number}"
         entry = Entry(where=where, values=value if isinstance(value, dict) else {})
         stats = entry.part("stats")
-        info = Entry(where=f"{where}, extra_info", values=value.get("extra_info") or {})
+        info = entry.part("extra_info") if entry.values.get("extra_info") else Entry(where=where, values={})
         batch, context = info.positive_or_none("batch"), info.number("context")
         yield Reported(
             tool=NAME,

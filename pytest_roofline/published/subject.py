@@ -41,7 +41,10 @@ def with_kv_of(inventory: Inventory, reported: Reported, catalogue: Catalogue) -
     """The same with its KV cache in the formats that the file names, keys and values on average."""
     if not reported.kv_formats or inventory.is_rule or not inventory.caches:
         return inventory
-    formats = [kv_named(name, catalogue) for name in reported.kv_formats]
+    try:
+        formats = [kv_named(name, catalogue) for name in reported.kv_formats]
+    except RooflineUsageError as error:
+        raise RooflineUsageError(f"{reported.where}: {error}") from None
     mean = sum(found.bytes_per_element for found in formats) / len(formats)
     return replace(inventory, kv=" and ".join(dict.fromkeys(found.id for found in formats)), kv_bytes_per_element=mean)
 

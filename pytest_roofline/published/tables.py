@@ -15,19 +15,29 @@ _QUOTED = re.compile(r"\s*'((?:[^']|'')*)'\s*(,|$)")
 _LONGEST_CELL = 100_000
 
 
-def csv_entries(text: str, file: str, *, first_line: int = 1) -> list[Entry]:
-    """Rows under one line of names. Raises RooflineUsageError for a row that is longer or shorter than that line."""
-    rows = _csv_rows(text, file, first_line)
+def csv_entries(text: str, file: str, *, first_line: int = 1, delimiter: str = ",") -> list[Entry]:
+    """Rows under one line of names. Raises RooflineUsageError for a row that is longer or shorter than that line.
+
+    Where cells are not parted by commas, numbers may have one in place of a point.
+    """
+    rows = _csv_rows(text, file, first_line, delimiter)
     _, names = next(rows, (first_line, []))
     names = [name.strip() for name in names]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise RooflineUsageError(f"{file}, line {first_line}: column {one_line(twice, 40)!r} is there twice")
-    return [_entry(names, row, f"{file}, line {line}") for line, row in rows]
+    has_commas = delimiter != ","
+    return [_entry(names, row, f"{file}, line {line}", has_decimal_commas=has_commas) for line, row in rows]
 
 
-def _csv_rows(text: str, file: str, first_line: int) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text.splitlines(), strict=True)
+def delimiter_of(text: str) -> str:
+    """What parts the cells by the line of names: a comma, else a semicolon or a tab."""
+    names = next((line for line in text.splitlines() if line.strip()), "")
+    return next((mark for mark in (",", ";", "\t") if mark in names), ",")
+
+
+def _csv_rows(text: str, file: str, first_line: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(text.splitlines(), strict=True, delimiter=delimiter)
     count = 0
     try:
         for row in reader:
@@ -88,7 +98,8 @@ def markdown_entries(text: str, file: str) -> list[Entry]:
     return found
 
 
-def _entry(names: list[str], cells: list[str], where: str) -> Entry:
+def _entry(names: list[str], cells: list[str], where: str, *, has_decimal_commas: bool = False) -> Entry:
     if len(cells) != len(names):
         raise RooflineUsageError(f"{where}: {len(cells)} values for {len(names)} columns: cut off?")
-    return Entry(where=where, values=dict(zip(names, cells, strict=True)), is_text=True)
+    values = dict(zip(names, cells, strict=True))
+    return Entry(where=where, values=values, is_text=True, has_decimal_commas=has_decimal_commas)

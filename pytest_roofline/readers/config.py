@@ -26,9 +26,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "classic": ("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "mpt", "opt"),
     "mixture": (
         *("dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared"),
-        *("minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "solar_open"),
+        *("hunyuan_v1_moe", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "solar_open"),
     ),
     "latent": ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "minicpm3", "youtu"),
+    "sparse_latent": ("deepseek_v32", "glm_moe_dsa"),
     "recurrent": ("falcon_mamba", "mamba", "mamba2", "recurrent_gemma", "rwkv"),
     "hybrid": ("bamba", "falcon_h1", "granitemoehybrid", "jamba", "nemotron_h"),
     "zamba": ("zamba2",),

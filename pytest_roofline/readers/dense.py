@@ -6,7 +6,7 @@ Where a config leaves a key out, the defaults of the model's own configuration c
 from __future__ import annotations
 
 from pytest_roofline.architecture import Architecture, Weight
-from pytest_roofline.readers.blocks import Heads, Layers, read_windows, vector
+from pytest_roofline.readers.blocks import Heads, Layers, read_heads, read_windows, vector
 from pytest_roofline.readers.decoder import (
     Style,
     all_windows,
@@ -36,6 +36,17 @@ def _stablelm(fields: Fields) -> Architecture:
             is_parallel="use_parallel_residual",
         ),
     )
+
+
+def _helium(fields: Fields) -> Architecture:
+    """Its output projection is as wide as the residual on both sides: the heads together have to be, too."""
+    read = read_decoder(fields, Style(output_bias=False, mlp_bias="mlp_bias"))
+    heads = read_heads(fields, read.hidden)
+    if heads.query * heads.dim != read.hidden:
+        raise fields.fail(
+            "head_dim", f"{heads.dim}: {heads.query} heads of it are not the width {read.hidden}, as Helium's must be"
+        )
+    return read
 
 
 def _smollm3_windows(fields: Fields, layers: int) -> list[int | None]:
@@ -142,7 +153,6 @@ STYLES: dict[str, Style] = {
     "hunyuan_v1_dense": Style(query_norm="head", query_norm_names=("query_layernorm", "key_layernorm")),
     "seed_oss": Style(output_bias="attention_out_bias", mlp_bias="mlp_bias"),
     "arcee": Style(mlp="plain", mlp_bias="mlp_bias"),
-    "helium": Style(output_bias=False, mlp_bias="mlp_bias"),
     "apertus": Style(
         query_norm="head",
         mlp="plain",
@@ -160,4 +170,8 @@ def _family(style: Style) -> Family:
     return lambda fields: read_decoder(fields, style)
 
 
-FAMILIES: dict[str, Family] = {**{name: _family(style) for name, style in STYLES.items()}, "stablelm": _stablelm}
+FAMILIES: dict[str, Family] = {
+    **{name: _family(style) for name, style in STYLES.items()},
+    "helium": _helium,
+    "stablelm": _stablelm,
+}

@@ -30,6 +30,7 @@ _SURROUNDINGS = re.compile(r"(ALL|HTTPS?|NO)_PROXY|SSL_CERT_(FILE|DIR)", re.IGNO
 
 
 _SIZE = re.compile(r"[0-9]{1,18}")
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-")
 
 
 class NotOnHub(RooflineUsageError):
@@ -169,6 +170,7 @@ class HubFiles:
                     raise RooflineUsageError(
                         f"{url}: the server ignores range requests, and would send the whole file: name a local copy"
                     )
+                _check_part(url, response.headers, offset if response.status_code == 206 else None)
                 data = bytearray()
                 come()
                 for chunk in response.iter_raw(PATIENCE_BYTES):
@@ -248,6 +250,22 @@ def _whole_size(headers: Any, offset: int) -> int | None:
         return int(total)
     length = str(headers.get("Content-Length", ""))
     return offset + int(length) if _SIZE.fullmatch(length) else None
+
+
+def _check_part(url: str, headers: Any, offset: int | None) -> None:
+    """Raises RooflineUsageError for bytes that are not those of the file, or of another place in it."""
+    packing = str(headers.get("Content-Encoding", "identity")).strip().lower()
+    if packing not in ("", "identity"):
+        raise RooflineUsageError(
+            f"{url}: comes compressed ({packing[:40]!r}) though it was asked for as it is: is a proxy in between? "
+            "Name a local copy"
+        )
+    begun = _RANGE.match(str(headers.get("Content-Range", "")))
+    if offset is not None and begun is not None and int(begun[1]) != offset:
+        raise RooflineUsageError(
+            f"{url}: the server sent the bytes from {int(begun[1]):,} on, and those from {offset:,} were asked for: "
+            "name a local copy"
+        )
 
 
 def import_hub(repository: str) -> Any:

@@ -241,9 +241,8 @@ def nemotron_h(fields: Fields) -> Architecture:
     hidden, kinds = fields.size("hidden_size"), _nemotron_h_kinds(fields)
     mixers, caches = _nemotron_h_mixers(fields, "backbone.layers.*", hidden, kinds)
     weights = [
-        *blocks.tables(
-            fields.size("vocab_size"), hidden, tied=fields.flag("tie_word_embeddings"), embedding="backbone.embeddings"
-        ),
+        # Whatever tie_word_embeddings says, its classes keep a head of its own.
+        *blocks.tables(fields.size("vocab_size"), hidden, tied=False, embedding="backbone.embeddings"),
         *mixers,
         *blocks.norm("backbone.norm_f", hidden),
         *_nemotron_h_prediction(fields, hidden),

@@ -38,7 +38,8 @@ def kimi_linear(fields: Fields) -> Architecture:
     latent, delta = of_kind(kinds, ATTENTION), of_kind(kinds, RECURRENT)
     first = _dense_layers(fields, count)
     weights = [
-        *blocks.tables(fields.size("vocab_size"), hidden, tied=fields.flag("tie_word_embeddings")),
+        # Whatever tie_word_embeddings says, its classes keep a head of its own.
+        *blocks.tables(fields.size("vocab_size"), hidden, tied=False),
         *blocks.norms(LAYER, ("input_layernorm", "post_attention_layernorm"), hidden, every),
         *(latent_attention(fields, hidden, latent) if latent else []),
         *blocks.norm("model.norm", hidden),

@@ -6,6 +6,7 @@ heads. Engines without a kernel for it unfold and cache every head, which is man
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
@@ -18,14 +19,29 @@ from pytest_roofline.readers.prediction_layers import numbered_layers
 _GATED = Style()
 
 
-def _read(fields: Fields, feed_forward: FeedForward, predicting: FeedForward) -> Architecture:
-    """`predicting`: what follows the attention in layers for multi-token prediction; of a mixture, the experts."""
+Extra = Callable[[Fields, int, Layers], list[Weight]]
+"""What else the attention of these layers has; given the fields and the width."""
+
+
+def read_latent(
+    fields: Fields,
+    feed_forward: FeedForward,
+    predicting: FeedForward,
+    *,
+    extra: Extra | None = None,
+    caches: Sequence[CacheLayers] = (),
+) -> Architecture:
+    """`predicting`: what follows the attention in layers for multi-token prediction; of a mixture, the experts.
+
+    `caches`: what all layers together keep, where it is more than the latents.
+    """
     hidden, count = fields.size("hidden_size"), layer_count(fields)
     layers = tuple(range(count))
 
     def block(layers: Layers, feed_forward: FeedForward) -> list[Weight]:
         return [
             *latent_attention(fields, hidden, layers),
+            *([] if extra is None else extra(fields, hidden, layers)),
             *feed_forward(fields, hidden, layers),
             *norms("model.layers.*", ("input_layernorm", "post_attention_layernorm"), hidden, layers),
         ]
@@ -36,7 +52,8 @@ def _read(fields: Fields, feed_forward: FeedForward, predicting: FeedForward) ->
         *norm("model.norm", hidden),
         *numbered_layers(fields, hidden, count, lambda layers: block(layers, predicting)),
     ]
-    return assemble(fields, weights, [latent_cache(fields, count)], layers=count, hidden=hidden, notes=_notes(fields))
+    kept = caches or [latent_cache(fields, count)]
+    return assemble(fields, weights, kept, layers=count, hidden=hidden, notes=_notes(fields))
 
 
 def latent_attention(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
@@ -93,26 +110,30 @@ def _notes(fields: Fields) -> tuple[str, ...]:
 def _deepseek_v2(fields: Fields) -> Architecture:
     bias = fields.flag("mlp_bias")
     experts = partial(shared_and_routed, shared_bias=bias)
-    return _read(fields, dense_first(Style(mlp_bias=bias), experts), experts)
+    return read_latent(fields, dense_first(Style(mlp_bias=bias), experts), experts)
 
 
 def _deepseek_v3(fields: Fields) -> Architecture:
-    return _read(fields, dense_first(_GATED), shared_and_routed)
+    return read_latent(fields, dense_first(_GATED), shared_and_routed)
+
+
+def kinds_of_feed_forward(
+    fields: Fields, hidden: int, layers: Layers, *, dense_layers: int | None = None
+) -> list[Weight]:
+    """Which layers are dense stands in ``mlp_layer_types``; without it, the first `dense_layers` of them are
+    (None: ``first_k_dense_replace``)."""
+    first = min(fields.count("first_k_dense_replace") if dense_layers is None else dense_layers, len(layers))
+    kinds = fields.items("mlp_layer_types", ["dense"] * first + ["sparse"] * (len(layers) - first))
+    if len(kinds) != len(layers):
+        raise fields.fail("mlp_layer_types", f"{len(kinds)} entries for {len(layers)} layers")
+    dense = tuple(layer for layer in layers if kinds[layer] != "sparse")
+    sparse = tuple(layer for layer in layers if kinds[layer] == "sparse")
+    weights = mlp_weights(fields, _GATED, hidden, dense) if dense else []
+    return [*weights, *shared_and_routed(fields, hidden, sparse)] if sparse else weights
 
 
 def _glm4_moe_lite(fields: Fields) -> Architecture:
-    """Which layers are dense stands in ``mlp_layer_types``; without it, the first."""
-
-    def build(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
-        kinds = fields.items("mlp_layer_types", ["dense", *["sparse"] * (len(layers) - 1)])
-        if len(kinds) != len(layers):
-            raise fields.fail("mlp_layer_types", f"{len(kinds)} entries for {len(layers)} layers")
-        dense = tuple(layer for layer in layers if kinds[layer] != "sparse")
-        sparse = tuple(layer for layer in layers if kinds[layer] == "sparse")
-        weights = mlp_weights(fields, _GATED, hidden, dense) if dense else []
-        return [*weights, *shared_and_routed(fields, hidden, sparse)] if sparse else weights
-
-    return _read(fields, build, shared_and_routed)
+    return read_latent(fields, partial(kinds_of_feed_forward, dense_layers=1), shared_and_routed)
 
 
 def _dense(fields: Fields) -> Architecture:
@@ -123,7 +144,7 @@ def _dense_of(fields: Fields, style: Style) -> Architecture:
     def feed_forward(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
         return mlp_weights(fields, style, hidden, layers)
 
-    return _read(fields, feed_forward, feed_forward)
+    return read_latent(fields, feed_forward, feed_forward)
 
 
 def _minicpm3(fields: Fields) -> Architecture:

@@ -181,7 +181,33 @@ def _ernie_experts(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
     return weights
 
 
-_PLAIN = Style(qkv_bias=False, output_bias=False)
+def _hunyuan_experts(fields: Fields, hidden: int, layers: Layers) -> list[Weight]:
+    """Experts and one shared among all tokens, of one width. Hunyuan-A13B writes a number for each layer."""
+    for key in ("num_experts", "moe_topk", "moe_intermediate_size", "num_shared_expert"):
+        fields = _alike_in_all(fields, key)
+    experts, used = read_experts(fields, "num_experts", "moe_topk")
+    width = fields.size("intermediate_size")
+    for key, needed in (("moe_intermediate_size", width), ("num_shared_expert", 1)):
+        if fields.has(key) and fields.size(key) != needed:
+            raise fields.fail(key, f"{fields.size(key)}: only {needed} is known here")
+    return [
+        *router(f"{_MLP}.gate.wg", experts, hidden, layers),
+        *gated_experts(f"{_MLP}.experts", hidden, width, layers, experts=experts, per_token=used),
+        *gated(f"{_MLP}.shared_mlp", hidden, width, layers),
+    ]
+
+
+def _alike_in_all(fields: Fields, key: str) -> Fields:
+    """The same fields with one number where there is a list of equal ones, one for each layer."""
+    if not isinstance(fields.get(key), (list, tuple)):
+        return fields
+    each = fields.items(key)
+    if not each or any(one != each[0] for one in each):
+        raise fields.fail(key, "the layers differ, and only layers that are alike are known here")
+    return replace(fields, values={**fields.values, key: each[0]})
+
+
+_SOLAR = Style(output_bias=False)
 _GLM4 = Style(output_bias=False, query_norm="head", query_norm_if="use_qk_norm")
 _DOTS1 = Style(query_norm="head", windows=_dots_windows)
 _POST = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -200,7 +226,11 @@ STYLES: dict[str, tuple[Style, FeedForward]] = {
     "ernie4_5_moe": (Style(qkv_bias="use_bias", output_bias="use_bias", head_bias="use_bias"), _ernie_experts),
     "glm4_moe": (_GLM4, dense_first(_GLM4)),
     "dots1": (_DOTS1, dense_first(_DOTS1)),
-    "solar_open": (_PLAIN, shared_and_routed),
+    "solar_open": (_SOLAR, shared_and_routed),
+    "hunyuan_v1_moe": (
+        Style(query_norm="head", query_norm_names=("query_layernorm", "key_layernorm")),
+        _hunyuan_experts,
+    ),
 }
 """How the decoder of each family differs from a plain one, and what follows its attention."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_roofline.architecture import Architecture, CacheLayers, Weight
 from pytest_roofline.readers import blocks
 from pytest_roofline.readers.blocks import Heads, Layers
@@ -89,19 +91,25 @@ def _shared_block(
         *blocks.norm(f"{prefix}.input_layernorm", wide, shared),
         *blocks.norm(f"{prefix}.pre_ff_layernorm", hidden, shared),
         *blocks.gated(f"{prefix}.feed_forward", hidden, width, shared, bias=bias, fused="gate_up_proj"),
-        *_adapter(f"{prefix}.feed_forward.gate_up_proj_adapter_list", 2 * width, rank, hidden, users),
+        *_adapter(f"{prefix}.feed_forward.gate_up_proj_adapter_list", 2 * width, rank, hidden, shared, users),
     ]
     if fields.flag("use_shared_attention_adapter"):
         for letter in "qkv":
-            weights += _adapter(f"{prefix}.self_attn.linear_{letter}_adapter_list", wide, rank, wide, users)
+            weights += _adapter(f"{prefix}.self_attn.linear_{letter}_adapter_list", wide, rank, wide, shared, users)
     return weights
 
 
-def _adapter(name: str, outputs: int, rank: int, inputs: int, layers: Layers) -> list[Weight]:
-    return [
-        *blocks.linear(f"{name}.*.0", "other", rank, inputs, layers),
-        *blocks.linear(f"{name}.*.1", "other", outputs, rank, layers),
-    ]
+def _adapter(name: str, outputs: int, rank: int, inputs: int, shared: Layers, users: Layers) -> list[Weight]:
+    """Each block holds one for every layer that it serves: the blocks take turns."""
+    weights: list[Weight] = []
+    for turn, block in enumerate(shared):
+        served = len(users[turn :: len(shared)])
+        one = [
+            *blocks.linear(f"{name}.*.0", "other", rank, inputs, (block,)),
+            *blocks.linear(f"{name}.*.1", "other", outputs, rank, (block,)),
+        ]
+        weights += [replace(weight, experts=served) for weight in one]
+    return weights
 
 
 FAMILIES: dict[str, Family] = {"zamba2": zamba2}

@@ -36,7 +36,7 @@ SCRIPTS = ("calculator_arithmetic.js", "calculator_words.js", "calculator_pictur
 _PART = re.compile(r"<!-- part: (\w+) -->")
 _CACHE_KEYS = (
     *("name", "layers", "elements_per_token", "kv_heads", "window", "chunk", "fixed_tokens", "state_elements"),
-    *("state_bytes_per_element", "flops_per_position", "needs_image"),
+    *("state_bytes_per_element", "flops_per_position", "needs_image", "selected", "bytes_per_element"),
 )
 _MODEL_KEYS = (
     *("model", "source", "parameters", "active_parameters", "flops_per_token", "head_flops", "image_flops"),

@@ -14,8 +14,13 @@ _LABEL = 16
 _LONGEST_TEXT = 2000
 
 
-def doctor_lines(facts: RunnerFacts, found: tuple[Complaint, ...], not_checked: Sequence[str]) -> Iterator[str]:
-    """The verdict in one line, complaints with their remedies, a table of what was seen, what could not be."""
+def doctor_lines(
+    facts: RunnerFacts, found: tuple[Complaint, ...], not_checked: Sequence[str], width: int = WIDTH
+) -> Iterator[str]:
+    """The verdict in one line, complaints with their remedies, a table of what was seen, what could not be.
+
+    All but the verdict keeps to `width` cells.
+    """
     yield _verdict(facts, found)
     for grade in GRADES:
         graded = [one for one in found if one.grade == grade]
@@ -23,20 +28,20 @@ def doctor_lines(facts: RunnerFacts, found: tuple[Complaint, ...], not_checked: 
             yield ""
             yield grade
         for one in graded:
-            yield from _wrapped(f"  {one.name}: ", one.message, "    ")
+            yield from _wrapped(f"  {one.name}: ", one.message, "    ", width)
             if one.remedy:
-                yield from _wrapped("    -> ", one.remedy, "       ")
+                yield from _wrapped("    -> ", one.remedy, "       ", width)
     rows = list(_rows(facts))
     if rows:
         yield ""
         yield "what was seen"
         for label, text in rows:
-            yield from _wrapped(f"  {label:<{_LABEL}}", text, " " * (_LABEL + 2))
+            yield from _wrapped(f"  {label:<{_LABEL}}", text, " " * (_LABEL + 2), width)
     if not_checked:
         yield ""
         yield "what could not be checked"
         for text in not_checked:
-            yield from _wrapped("  - ", text, "    ")
+            yield from _wrapped("  - ", text, "    ", width)
 
 
 def _verdict(facts: RunnerFacts, found: tuple[Complaint, ...]) -> str:
@@ -48,20 +53,20 @@ def _verdict(facts: RunnerFacts, found: tuple[Complaint, ...]) -> str:
         return f"{where}: NOT FIT to judge performance ({', '.join(blocking)})"
     wide = sum(one.grade == "widens intervals" for one in found)
     but = f", with wider intervals ({wide} reason{'s' if wide > 1 else ''})" if wide else ""
-    measured = "; its bandwidth was not measured" if facts.pulse is None else ""
+    measured = "; its bandwidth was not measured" if facts.short_probes is None else ""
     return f"{where}: fit to judge performance{but}{measured}"
 
 
 def _rows(facts: RunnerFacts) -> Iterator[tuple[str, str]]:
     """What was seen, in the order in which it matters; what is not known has no row."""
     now, held = facts.conditions, facts.held
-    if facts.pulse is not None:
-        low, high = facts.pulse.range_bytes_per_s
+    if facts.short_probes is not None:
+        low, high = facts.short_probes.range_bytes_per_s
         yield (
             "bandwidth",
-            f"{format_bytes_per_s(facts.pulse.usual_bytes_per_s)} read, {format_bytes_per_s(low)} to "
-            f"{format_bytes_per_s(high)} ({format_ratio(facts.pulse.spread)}) in "
-            f"{len(facts.pulse.rates_bytes_per_s)} probes within {format_seconds(facts.pulse.elapsed_s)}",
+            f"{format_bytes_per_s(facts.short_probes.usual_bytes_per_s)} read, {format_bytes_per_s(low)} to "
+            f"{format_bytes_per_s(high)} ({format_ratio(facts.short_probes.spread)}) in "
+            f"{len(facts.short_probes.rates_bytes_per_s)} probes within {format_seconds(facts.short_probes.elapsed_s)}",
         )
     if facts.sheet_bytes_per_s is not None:
         yield "printed", format_bytes_per_s(facts.sheet_bytes_per_s)
@@ -103,10 +108,10 @@ def _rows(facts: RunnerFacts) -> Iterator[tuple[str, str]]:
         yield "machine", "virtual" if facts.is_virtual else "not virtual"
 
 
-def _wrapped(first: str, text: str, rest: str) -> list[str]:
+def _wrapped(first: str, text: str, rest: str, width: int) -> list[str]:
     return textwrap.wrap(
         one_line(text, _LONGEST_TEXT),
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,

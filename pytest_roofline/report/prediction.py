@@ -23,6 +23,7 @@ _WHOLE_FROM = 999.5
 _CONSTANT: tuple[tuple[str, Callable[[CacheLayers], bool]], ...] = (
     ("sliding windows in some layers", lambda cache: cache.window is not None and cache.elements_per_token > 0),
     ("chunks that start anew in some layers", lambda cache: cache.chunk is not None),
+    ("a selection of what is kept is read", lambda cache: cache.selected is not None),
     ("an image of constant size", lambda cache: cache.fixed_tokens is not None),
     ("a constant state", lambda cache: cache.state_elements > 0),
 )
@@ -146,11 +147,12 @@ def _kv(prediction: Prediction) -> str:
         return "none counted" if inventory.is_rule else "none"
     constant = [words for words, is_one in _CONSTANT if any(map(is_one, inventory.caches))]
     growing = [cache for cache in inventory.caches if cache.fixed_tokens is None]
-    elements = sum(cache.layers * cache.elements_per_token * cache.share_of_rank(ranks) for cache in growing)
-    grown = f"{format_bytes(elements * inventory.kv_bytes_per_element)} per token" if elements else ""
+    width = inventory.kv_bytes_per_element
+    added = sum(cache.layers * cache.bytes_per_token(width) * cache.share_of_rank(ranks) for cache in growing)
+    grown = f"{format_bytes(added)} per token" if added else ""
     text = f"{format_bytes(prediction.kv_bytes_per_pass)} per pass{_per_device(prediction)}: "
     text += f"{workload.context:,} tokens{sequences}"
-    if any(cache.window or cache.chunk for cache in growing):
+    if any(cache.window or cache.chunk or cache.selected for cache in growing):
         grown = f"at most {grown}"
     return ", ".join(filter(None, [text, grown, " and ".join(constant)]))
 

@@ -25,7 +25,11 @@ def header_line(mode: str, device_id: str = "", device_name: str = "", *, is_nam
     if mode == "off":
         return "roofline: off, steps run once and nothing is measured"
     line = f"roofline: {one_line(device_id)} ({one_line(device_name)}), mode {mode}"
-    return line if is_named or device_id != "cpu" else f"{line}: no accelerator here, measured on the CPU"
+    if is_named or device_id != "cpu":
+        return line
+    if mode == "require":
+        return f"{line}: no accelerator here, and tests that do not name the CPU are refused (--roofline-device=cpu)"
+    return f"{line}: no accelerator here, measured on the CPU"
 
 
 def summary_lines(records: Records, width: int = WIDTH) -> list[Line]:
@@ -51,7 +55,11 @@ def summary_lines(records: Records, width: int = WIDTH) -> list[Line]:
 def header_lines(records: Records, *, is_named: bool) -> list[str]:
     """The header from what was measured: under xdist nobody collected, so nobody could show it before."""
     devices = [(record["mode"], result["device"]) for record in records.values() for result in record["results"]]
-    lines = (header_line(mode, device["id"], device["name"], is_named=is_named) for mode, device in devices)
+    lines = (
+        # With require nobody measures on a CPU that was not named, if by a marker.
+        header_line(mode, device["id"], device["name"], is_named=is_named or mode == "require")
+        for mode, device in devices
+    )
     return list(dict.fromkeys(lines))
 
 
@@ -92,9 +100,9 @@ def _cells(result: Mapping[str, Any]) -> Row:
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
+    if low is None:
         return "-"
-    return f"{format_fraction(low)} to {format_fraction(high)}"
+    return f"{format_fraction(low)} to {format_fraction(high)}" if high is not None else f"from {format_fraction(low)}"
 
 
 def _allowed(result: Mapping[str, Any]) -> Sequence[str]:

@@ -167,25 +167,32 @@ def validate(
 
 
 def _check(files: Iterable[Path], kind: str, read: EntryReader) -> Iterator[str | None]:
-    """For each entry its fault, or None; for a file that cannot be read at all its fault."""
-    taken: dict[str, tuple[str, Path]] = {}
-    claims = Claims()
+    """As `faults_in`, of all entries of these files; for a file that cannot be read at all its fault."""
+    entries: list[Entry] = []
     for file in files:
         try:
-            entries = list(all_entries(file, kind))
+            entries.extend(list(all_entries(file, kind)))  # all of a file, or nothing
         except RooflineUsageError as error:
             yield str(error)
-            continue
-        for position, (reader, entry) in enumerate(entries):
-            try:
-                made = read(reader, entry, position)
-                if isinstance(made, Spec):
-                    claims.add(file, made)
-                else:
-                    _take_names(reader, kind, entry, taken)
-                yield None
-            except RooflineUsageError as error:
-                yield str(error)
+    yield from faults_in(entries, kind, read)
+
+
+def faults_in(entries: Iterable[Entry], kind: str, read: EntryReader) -> Iterator[str | None]:
+    """For each entry its fault, or None. A name that an earlier one has is a fault of the later."""
+    taken: dict[str, tuple[str, Path]] = {}
+    claims = Claims()
+    positions: dict[Path, int] = {}
+    for reader, entry in entries:
+        position = positions[reader.file] = positions.get(reader.file, -1) + 1
+        try:
+            made = read(reader, entry, position)
+            if isinstance(made, Spec):
+                claims.add(reader.file, made)
+            else:
+                _take_names(reader, kind, entry, taken)
+            yield None
+        except RooflineUsageError as error:
+            yield str(error)
 
 
 def _take_names(reader: Reader, kind: str, entry: dict[str, Any], taken: dict[str, tuple[str, Path]]) -> None:

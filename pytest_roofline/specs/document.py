@@ -19,7 +19,7 @@ from pytest_roofline.specs.plain_data import Genre, decoded, parsed, read_bytes
 
 SCHEMA = 1
 KINDS = ("devices", "models", "formats")
-_GENRE = Genre(name="spec file", why_no_anchors="each number stands beside its own source")
+_GENRE = Genre(name="spec file", why_no_anchors="each number stands beside its own source", is_decimal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

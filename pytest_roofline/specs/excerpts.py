@@ -45,7 +45,8 @@ def entries_with(file: Path, kind: str, name: str) -> Iterator[Entry]:
 
 
 def _holds(block: str, wanted: str) -> bool:
-    return any(spelling(value) == wanted for value in _VALUE_EDGES.split(block))
+    values = _VALUE_EDGES.split(block)
+    return any(wanted in (spelling(value), spelling(value.partition("/")[2])) for value in values)
 
 
 def _split(text: str, kind: str) -> tuple[str, list[str]]:

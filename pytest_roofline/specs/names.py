@@ -37,14 +37,16 @@ def bearers(entries: Sequence[Entry], name: str) -> list[Entry]:
 
     Ids and aliases are for one entry each: two that claim the same one are both found, whoever wrote them. A full name
     or a driver's name may be that of several cards, and goes along with an id or alias of the same spelling, unless
-    the id is written out (``rtx-4070`` is one card, ``RTX 4070`` two).
+    the id is written out (``rtx-4070`` is one card, ``RTX 4070`` two). Where nobody bears the name, an alias as on the
+    hub (``org/name``) may be meant without its organisation.
     """
     wanted, written = spelling(name), name.strip().casefold()
     claims = [pair for pair in entries if any(wanted in _spellings(pair[1], key) for key in ("id", "aliases"))]
     if len(claims) > 1 or (claims and claims[0][1].get("id") == written):
         return claims
     every = [pair for pair in entries if any(wanted in _spellings(pair[1], key) for key in ("name", "device_names"))]
-    return [*claims, *(pair for pair in every if not any(pair is claim for claim in claims))]
+    found = [*claims, *(pair for pair in every if not any(pair is claim for claim in claims))]
+    return found or [pair for pair in entries if wanted and wanted in _without_organisations(pair[1])]
 
 
 def no_single_entry(kind: str, name: str, found: Sequence[Entry], everything: Sequence[Entry]) -> RooflineUsageError:
@@ -60,6 +62,8 @@ def no_single_entry(kind: str, name: str, found: Sequence[Entry], everything: Se
         for key in ("id", "aliases", "name", "device_names"):
             for spelled_name in _spellings(entry, key):
                 spelled.setdefault(spelled_name, str(entry.get("id")))
+        for spelled_name in _without_organisations(entry):
+            spelled.setdefault(spelled_name, str(entry.get("id")))
     import difflib  # 10 ms that only a mistake pays
 
     near = difflib.get_close_matches(spelling(name)[:_LONGEST_NAME], spelled, n=6, cutoff=0.5)
@@ -71,6 +75,12 @@ def no_single_entry(kind: str, name: str, found: Sequence[Entry], everything: Se
 def _spellings(entry: dict[str, Any], key: str) -> set[str]:
     value = entry.get(key)
     return {spelling(item) for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)}
+
+
+def _without_organisations(entry: dict[str, Any]) -> set[str]:
+    aliases = entry.get("aliases")
+    words = [item for item in aliases if isinstance(item, str)] if isinstance(aliases, list) else []
+    return {spelling(word.partition("/")[2]) for word in words if "/" in word}
 
 
 def _begins(entry_id: str, name: str) -> bool:

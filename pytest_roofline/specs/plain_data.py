@@ -7,6 +7,7 @@ file costs little. Every error names the file.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _MOST_VALUES = 100_000
 _DEEPEST = 30
 # Also keeps a whole number short enough to be printed: Python refuses to from 4,300 digits on.
 _LONGEST_VALUE = 2_000
+# YAML 1.1 reads 010 as eight and 1:30 as ninety: whoever writes that means something else.
+_MISREAD = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 # The C parser where PyYAML has it: it is ten times as fast, and just as safe.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -33,6 +36,8 @@ class Genre:
 
     name: str
     why_no_anchors: str
+    is_decimal: bool = False
+    """Whether what YAML 1.1 reads as a number of another base is refused here; else by who reads the file."""
 
 
 def read_bytes(file: Path, genre: Genre, name: str | None = None) -> bytes:
@@ -102,8 +107,15 @@ def _check_events(file: Path, text: str, genre: Genre) -> None:
             problem = f"more than {_MOST_VALUES:,} values: no {genre.name} has so many"
         elif isinstance(event, yaml.ScalarEvent) and len(event.value) > _LONGEST_VALUE:
             problem = f"a value of {len(event.value):,} characters: none is over {_LONGEST_VALUE:,}"
+        elif genre.is_decimal and isinstance(event, yaml.ScalarEvent) and _is_misread(event):
+            problem = f"{event.value}: YAML reads a number of base 8 or 60 here: write it in decimal, or in quotes"
         if problem:
             raise RooflineUsageError(f"{file}: line {line_of(event.start_mark)}: {problem}")
+
+
+def _is_misread(event: yaml.ScalarEvent) -> bool:
+    is_plain: bool = event.implicit[0]
+    return is_plain and _MISREAD.fullmatch(event.value) is not None
 
 
 def _check_keys(file: Path, node: yaml.Node, path: str) -> None:

@@ -15,6 +15,11 @@ from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.units import format_bytes
 
 _SLICE_NAME = re.compile(r"(?P<card>.*\S)\s+MIG\s+(?P<profile>\S+)", re.IGNORECASE)
+_LONGEST_NAME = 100
+# As people write it: ``h100-sxm 1g.10gb``, ``h100-sxm:mig-1g.10gb``.
+_SHORT_NAME = re.compile(
+    r"(?P<card>.*?[^\s:-])[\s:-]{1,3}(MIG[\s:-])?(?P<profile>[1-7]g\.[0-9]{1,4}gb\S*)", re.IGNORECASE
+)
 # The tail names what a slice has besides (media engines, graphics); it takes no bandwidth.
 _PROFILE = re.compile(r"(?P<compute>[1-7])g\.(?P<gigabytes>[0-9]{1,4})gb([+-][a-z.]{1,12})*", re.IGNORECASE)
 _MEMORY_SLICES: dict[int, dict[int, tuple[int, ...]]] = {
@@ -28,8 +33,10 @@ _TOLERANCE = 0.10
 
 
 def split_slice_name(name: str) -> tuple[str, str | None]:
-    """The card and the profile in ``CARD MIG 1g.10gb``; no profile in any other name."""
+    """The card and the profile in ``CARD MIG 1g.10gb`` or ``CARD 1g.10gb``; no profile in any other name."""
     found = _SLICE_NAME.fullmatch(name.strip())
+    if found is None and len(name) <= _LONGEST_NAME:
+        found = _SHORT_NAME.fullmatch(name.strip())
     return (found["card"], found["profile"]) if found else (name, None)
 
 

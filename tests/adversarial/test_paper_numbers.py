@@ -223,7 +223,7 @@ def test_a_card_that_is_claimed_twice_is_not_chosen(tmp_path: Path, capsys: pyte
     file = spec_file(
         tmp_path,
         "devices:\n  - id: h100-sxm\n    name: Mine\n    vendor: me\n    device_names: [Mine]\n"
-        "    memory_bytes: {value: 1e+12, source: doc}\n    bandwidth_bytes_per_s: {value: 9.9e+13, source: doc}\n",
+        "    memory_bytes: {value: 1.0e+12, source: doc}\n    bandwidth_bytes_per_s: {value: 9.9e+13, source: doc}\n",
     )
     assert cli.main(["predict", "--params", "8B", *CARD, "--specs", file]) == 2
-    assert "several devices" in capsys.readouterr().err
+    assert "this id is taken" in capsys.readouterr().err

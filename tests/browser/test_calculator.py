@@ -23,7 +23,7 @@ from calculator_oracle import (
 )
 
 SETTINGS_EACH = 5
-"""Of each of the dozen models: 60 in all."""
+"""Of each of the thirteen models: 65 in all."""
 FIELDS = ("ranks", "batch", "context", "prompt", "tokens_per_pass", "offload")
 
 FIGURES = """() => Object.fromEntries([...document.querySelectorAll("[data-figure]")].map(

@@ -13,9 +13,6 @@ from unittest import mock
 
 from corpus.recipe import bogus, undecidable
 from corpus.scene import Scene
-from pytest_roofline.checks.claimed import Claim, RankWindow
-from pytest_roofline.checks.evidence import Evidence
-from pytest_roofline.verdict import Verdict, judge
 
 TOO_FAST = ("faster-than-limit", "claim-exceeds-closed-time")
 
@@ -81,16 +78,12 @@ def copies_declared_as_a_batch(scene: Scene) -> None:
 
 
 @bogus("V05", "rank-window")
-def window_of_the_fastest_rank(scene: Scene) -> Verdict:
+def window_of_the_fastest_rank(scene: Scene) -> None:
     """The tokens of all ranks over the window of the fastest, the others having waited for its turn."""
     length_s = scene.passes / 100
-    ranks = tuple(
-        RankWindow(start_s=rank * length_s / 2, stop_s=(rank + 2) * length_s / 2, tokens=float(scene.passes))
-        for rank in range(4)
-    )
-    tokens = sum(one.tokens for one in ranks)
-    claim = Claim(tokens=tokens, seconds=length_s, is_tokens_seen=False)
-    return judge(Evidence(kind="audit", claim=claim, ranks=ranks))
+    ranks = [(rank * length_s / 2, (rank + 2) * length_s / 2, scene.passes) for rank in range(4)]
+    with scene.audit(traffic=None) as audit:
+        audit.claim(seconds=length_s, ranks=ranks)
 
 
 @bogus("V06", *TOO_FAST)

@@ -15,9 +15,6 @@ from unittest import mock
 from corpus.recipe import honest
 from corpus.scene import Scene
 from pytest_roofline.backends.fake import Neighbour
-from pytest_roofline.checks.claimed import Claim, RankWindow
-from pytest_roofline.checks.evidence import Evidence
-from pytest_roofline.verdict import Verdict, judge
 
 
 @honest("W01")
@@ -386,16 +383,12 @@ def median_of_events(scene: Scene) -> None:
 
 
 @honest("W29")
-def ranks_a_little_apart(scene: Scene) -> Verdict:
+def ranks_a_little_apart(scene: Scene) -> None:
     """Ranks that start within a hundredth of their window, all tokens over the common one."""
     length_s = scene.passes / 100
-    ranks = tuple(
-        RankWindow(start_s=rank * length_s / 400, stop_s=rank * length_s / 400 + length_s, tokens=float(scene.passes))
-        for rank in range(4)
-    )
-    tokens = sum(one.tokens for one in ranks)
-    seconds = max(one.stop_s for one in ranks) - min(one.start_s for one in ranks)
-    return judge(Evidence(kind="audit", claim=Claim(tokens=tokens, seconds=seconds, is_tokens_seen=False), ranks=ranks))
+    ranks = [(rank * length_s / 400, rank * length_s / 400 + length_s, scene.passes) for rank in range(4)]
+    with scene.audit(traffic=None) as audit:
+        audit.claim(tokens=4 * scene.passes, seconds=length_s * (1 + 3 / 400), ranks=ranks)
 
 
 @honest("W30")

@@ -29,6 +29,8 @@ from dataclasses import replace
 from pytest_roofline.backends import Backends
 
 class Processor(FakeBackend):
+    is_private = False
+
     def devices(self):
         (device,) = super().devices()
         return (replace(device, kind="cpu", name="Locked Processor", uuid="locked"),)

@@ -132,6 +132,7 @@ def test_a_controller_that_is_killed(locks: Path, pytester: pytest.Pytester) -> 
     assert read_results(str(pytester.path / "results.json"))["end"] is None
 
 
+# In a process of its own: pytester, which records the calls of hooks in its own, would keep all of the models.
 MANY = """
 import pytest
 
@@ -164,7 +165,7 @@ def test_a_disk_that_fills_up(run: Run, pytester: pytest.Pytester, mode: str, co
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_report_that_nothing_can_be_written_to(run: Run) -> None:
     """The tests keep their outcomes."""
-    result = run(MANY, "--roofline-json=/dev/full")
+    result = run(MANY, "--roofline-json=/dev/full", fresh=True)
     result.assert_outcomes(passed=8)
     result.stdout.fnmatch_lines(["ERROR: --roofline-json: 8 of 8 tests are not in /dev/full: No space left on device"])
 
@@ -220,7 +221,7 @@ class Silent(FakeBackend):
 BACKEND = Silent()
 """,
     )
-    result = run(MANY, conftest=conftest)
+    result = run(MANY, conftest=conftest, fresh=True)
     result.assert_outcomes(passed=8)
 
 

@@ -28,6 +28,7 @@ def test_every_hook_is_in_the_list() -> None:
         "pytest_roofline_backends",
         "pytest_roofline_checks",
         "pytest_roofline_probe_finished",
+        "pytest_roofline_traffic",
         "pytest_roofline_verdict_reached",
     ]
 
@@ -78,6 +79,46 @@ def test_a_wrong_check_is_refused(run: Run) -> None:
     result = run("def test_it(roofline): pass\n", conftest=conftest)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["UsageError: pytest_roofline_checks returned 'drifted', which is not a check"])
+
+
+COUNTED = FAKE + dedent(
+    """
+    def pytest_roofline_traffic(config, model, batch, context):
+        if model == "llama-8b" or hasattr(model, "weight_bytes"):
+            return {answer}
+    """
+)
+
+
+def test_the_bytes_of_a_model_that_a_plugin_counts_are_declared_ones(run: Run) -> None:
+    """Twice what the traced pass reads is as bogus as if the test had said so itself; a name is asked about, too."""
+    source = """
+        import pytest
+        from pytest_roofline import BogusMeasurement
+
+        def test_name(roofline):
+            assert roofline.traffic("llama-8b", context=7).bytes_per_pass == 4e9
+            assert roofline.ceiling("llama-8b").traffic.bytes_per_pass == 4e9
+
+        def test_decode(roofline, model):
+            with pytest.raises(BogusMeasurement, match="bytes-disagree"):
+                roofline.decode(model.step, model=model)
+    """
+    run(dedent(source), conftest=COUNTED.format(answer="4e9")).assert_outcomes(passed=2)
+
+
+def test_a_plugin_that_does_not_know_the_model_is_not_heard(run: Run) -> None:
+    """None leaves the counting to us."""
+    source = "def test_it(roofline, model):\n    roofline.decode(model.step, model=model)\n"
+    run(source, conftest=COUNTED.format(answer="None")).assert_outcomes(passed=1)
+
+
+def test_wrong_traffic_is_refused(run: Run) -> None:
+    """Where it is asked for, with what was returned."""
+    source = "def test_it(roofline, model):\n    roofline.decode(model.step, model=model)\n"
+    result = run(source, conftest=COUNTED.format(answer="'much'"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*pytest_roofline_traffic returned a str for a FakeModel; it must return a Traffic*"])
 
 
 def test_none_adds_nothing(run: Run) -> None:

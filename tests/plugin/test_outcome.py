@@ -314,3 +314,30 @@ def test_properties_are_text_and_numbers() -> None:
     assert type(properties["roofline.fraction"]) is float
     assert (record["schema"], record["mode"], record["verdict"]) == (1, "auto", "passed")
     assert [result["standing"] for result in record["results"]] == ["passed", "passed"]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "named"),
+    [
+        ((None, None), ""),
+        ((print, None), "sys.settrace is"),
+        ((None, print), "sys.setprofile is"),
+        ((print, print), "sys.settrace and sys.setprofile is"),
+    ],
+    ids=["none", "coverage", "profiler", "both"],
+)
+def test_a_miss_in_a_process_whose_python_is_watched_says_so(
+    monkeypatch: pytest.MonkeyPatch, hooks: tuple[Any, Any], named: str
+) -> None:
+    """As with --cov: a note at what failed, for a step that is bound by Python is slower then; none at what passed."""
+    stand_in = SimpleNamespace(gettrace=lambda: hooks[0], getprofile=lambda: hooks[1])
+    monkeypatch.setattr("pytest_roofline.outcome.sys", stand_in)
+    results = [made(0.4, at_least=0.6), made(0.8)]
+    record = json.loads(str(dict(properties_of(outcome_of(results, [], PLAIN), results, PLAIN))["roofline"]))
+    slow, fine = (" ".join(result["notes"]) for result in record["results"])
+    assert slow == (
+        f"{named} in use (coverage, a debugger, a profiler): the Python of a step is slower than without"
+        if named
+        else ""
+    )
+    assert fine == ""

@@ -108,6 +108,14 @@ def test_the_table_grows_with_the_width(width: int) -> None:
         assert all("39 % to 43 %" in row for row in rows)
 
 
+def test_an_interval_without_upper_end_shows_its_lower_one() -> None:
+    """As where a long block took no longer than a short one; without both there is a dash."""
+    bounds = [{"fraction_low": 0.31, "fraction_high": None}, {"fraction_low": None, "fraction_high": None}]
+    _, *rows = lines_of({f"test_{n}": record(result(**one)) for n, one in enumerate(bounds)}, 200)
+    assert "  from 31 %  " in rows[0]
+    assert "  -  " in rows[1]
+
+
 def test_a_device_that_all_rows_share_is_left_out_before_what_tells_them_apart() -> None:
     """The header names it; of two devices the column stays while there is room for the least."""
     other = result(device={"id": "cpu", "name": "Zen"})
@@ -213,5 +221,9 @@ def test_headers() -> None:
         "roofline: cpu (Zen), mode auto: no accelerator here, measured on the CPU"
     )
     assert header_line("require", "cpu", "Zen", is_named=True) == "roofline: cpu (Zen), mode require"
+    assert header_line("require", "cpu", "Zen") == (
+        "roofline: cpu (Zen), mode require: no accelerator here, and tests that do not name the CPU are refused "
+        "(--roofline-device=cpu)"
+    )
     records = {"test_a": record(result(), result()), "test_b": record(result())}
     assert header_lines(records, is_named=False) == ["roofline: cuda:0 (H200), mode auto"]

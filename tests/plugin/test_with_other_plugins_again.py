@@ -245,3 +245,52 @@ def test_a_timeout_by_thread_in_a_measurement(run: Run) -> None:
         source, *arguments, "--roofline=require", "--roofline-device=cpu", "-k", "after", conftest=LOCKED, fresh=True
     )
     result.assert_outcomes(passed=1, deselected=3)
+
+
+TOLD = """
+import pytest
+
+def told(word, item):
+    with open("timers", "a") as file:
+        file.write(f"{word} {item.name}\\n")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item, settings):
+    told(f"set {settings.timeout:g}", item)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_cancel_timer(item):
+    told("stop", item)
+"""
+
+
+def test_a_timeout_does_not_run_while_the_device_is_waited_for(run: Run, pytester: pytest.Pytester) -> None:
+    """Somebody else's measurement is no fault of the test: behind the wait it has its whole time again."""
+    timeout = beside("pytest_timeout", "timeout")
+    source = """
+        import pytest, subprocess, sys
+        from conftest import BACKEND
+
+        HOLDER = "import sys\\nfrom pytest_roofline.turnstile import Turnstile\\nfrom conftest import BACKEND\\n"
+        HOLDER += "with Turnstile(folder='locks').hold(BACKEND.devices()[0]): print(flush=True); sys.stdin.read()"
+
+        @pytest.mark.timeout(300)
+        def test_waits(roofline, model):
+            command = [sys.executable, "-c", HOLDER]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+                holder.stdout.readline()
+                try:
+                    roofline.decode(model.step, model=model)
+                finally:
+                    holder.kill()
+
+        def test_free(roofline, model):
+            roofline.decode(model.step, model=model)
+    """
+    lock = ("--roofline-lock-folder=locks", "--roofline-lock-wait=0.01")
+    result = run(source, *timeout, *lock, conftest=LOCKED + TOLD, fresh=True)
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *::test_waits: cpu was not free within 10.0 ms: *"])
+    told = (pytester.path / "timers").read_text().splitlines()
+    assert told[:4] == ["set 300 test_waits", "stop test_waits", "set 300 test_waits", "stop test_waits"]
+    assert not [line for line in told if "test_free" in line and line.startswith("set")]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.sse import BrokenStream, EventReader, ServerEvent
-from pytest_roofline.streaming import Delta, Intake, percentile, read_delta
+from pytest_roofline.stream_events import Delta, read_delta
+from pytest_roofline.streaming import Intake, percentile
 
 LINE = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=20)
 EVENTS = st.lists(st.lists(LINE, min_size=1, max_size=3), max_size=6)

@@ -19,7 +19,8 @@ class Llama:
     """`work(tokens)` is what a pass costs.
 
     `kind` is *honest*, or a way to cheat. *idle*: `eval` keeps its books and computes nothing. *stuck*: logits are
-    written once. `ends_after` so many ids the sequence ends itself.
+    written once. `ends_after` so many ids the sequence ends itself. Of what `draft_model` proposes the first `accepts`
+    are taken.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Llama:
         work: Callable[[int], Any] = lambda _: None,
         ends_after: int | None = None,
         size_bytes: int = 0,
+        draft_model: Callable[..., Any] | None = None,
+        accepts: int = 2,
     ) -> None:
         self.model_path, self.n_batch, self.n_threads, self.verbose = model_path, n_batch, n_threads, verbose
         self.context_params = SimpleNamespace(no_perf=no_perf, type_k=type_k, type_v=type_v)
@@ -46,6 +49,7 @@ class Llama:
         self.cache = self.lora_path = None
         self.n_tokens = 0
         self._kind, self._work, self._ends_after = kind, work, ends_after
+        self.draft_model, self._accepts = draft_model, accepts
         self._input_ids = [0] * n_ctx
         self._logits = (ctypes.c_float * VOCABULARY)()
         self._counts = {"n_p_eval": 0, "n_eval": 0, "t_eval_ms": 0.0}
@@ -94,6 +98,14 @@ class Llama:
             token = 3 + int(self._logits[5]) % (VOCABULARY - 3)
             yield token
             tokens = [token]
+            while self.draft_model is not None:
+                guesses = list(self.draft_model([*self._input_ids[: self.n_tokens], token]))
+                self.eval([token, *guesses])
+                accepted = guesses[: self._accepts]
+                self.n_tokens -= len(guesses) - len(accepted)
+                yield from accepted
+                token = 3 + int(self._logits[5]) % (VOCABULARY - 3)
+                yield token
 
     def create_completion(self, prompt: Any, max_tokens: int | None = 16, temperature: float = 0.8) -> dict[str, Any]:
         """A completion, as the package returns it."""

@@ -88,6 +88,7 @@ def test_absurd_weights_are_refused(changes: dict[str, Any], problem: str) -> No
         ({"window": 0}, "window is 0"),
         ({"chunk": -5}, "chunk is -5"),
         ({"kv_heads": 0}, "kv_heads is 0"),
+        ({"selected": 0}, "selected is 0"),
     ],
 )
 def test_absurd_caches_are_refused(changes: dict[str, Any], problem: str) -> None:
@@ -114,10 +115,14 @@ def test_a_model_without_weights_is_refused() -> None:
         ({"chunk": 256}, 257, 1, 256),
         ({"chunk": 256}, 0, 0, 0),
         ({"fixed_tokens": 64}, 1000, 64, 64),
+        ({"selected": 128}, 1000, 128, 1000),
+        ({"selected": 128}, 100, 100, 100),
+        ({"selected": 128, "window": 64}, 1000, 64, 64),
     ],
 )
 def test_how_caches_grow(cache: dict[str, Any], context: int, read: int, kept: int) -> None:
-    """A window stops growing, a chunk starts anew but has to be kept whole, an image's tokens never grow."""
+    """A window stops growing, a chunk starts anew but has to be kept whole, an image's tokens never grow, and of
+    a selection all that it is picked from is kept."""
     layers = CacheLayers(name="attention", layers=1, elements_per_token=1, **cache)
     assert layers.positions(context) == read
     assert layers.kept_positions(context) == kept

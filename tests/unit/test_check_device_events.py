@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from court import audit, claim, loop, window
 
-from pytest_roofline.checks.clock import claim_exceeds_closed_time, clock_disagrees, not_drained
+from pytest_roofline.checks.clock import claim_exceeds_closed_time, not_drained
 from pytest_roofline.checks.device_events import EVENT_REMEDY, events_disagree
+from pytest_roofline.checks.disagreement import clock_disagrees
 from pytest_roofline.checks.evidence import Evidence
 
 PASS_S = 1e-3

@@ -111,10 +111,14 @@ def test_an_honest_claim_of_skewed_ranks_is_noted() -> None:
     assert found.message.startswith("the last of 2 ranks started 200 ms after the first, in a common window of 1.20 s")
 
 
-@pytest.mark.parametrize("windows", [(), TOGETHER[:1]])
-def test_one_process_is_no_matter_of_ranks(windows: tuple[RankWindow, ...]) -> None:
-    """Nothing to join."""
-    assert rank_window(claimed(1e9, windows)) is None
+def test_one_process_is_no_matter_of_ranks() -> None:
+    """Nothing to join; a world of one is held against its only window."""
+    assert rank_window(claimed(1e9, ())) is None
+    alone = TOGETHER[:1]
+    assert rank_window(claimed(alone[0].tokens / alone[0].stop_s, alone)) is None
+    finding = rank_window(claimed(1e9, alone))
+    assert finding is not None
+    assert "claimed for 1 rank, but together" in finding.message
 
 
 def test_ranks_that_made_nothing_cannot_be_claimed_for() -> None:

@@ -52,6 +52,14 @@ def test_nobody_reads_on() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="another shell there")
+def test_a_closed_stdout() -> None:
+    """``roofline specs list >&-``: a line, no traceback, and not the status of a command that was heard."""
+    command = f'"{sys.executable}" -m pytest_roofline specs list formats >&-'
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (2, "roofline: stdout is closed\n")
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """With one line for each."""
     with pytest.raises(SystemExit, match="0"):
@@ -73,7 +81,8 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     [
         (["predit"], "roofline: no command 'predit'; did you mean predict"),
         (["curve", "--pointss=3"], "roofline: unknown argument '--pointss=3'; did you mean --points"),
-        (["predict", "a", "b"], "roofline: unknown argument 'b'; known are"),
+        (["predict", "a", "b"], "roofline: unknown argument 'b'; one MODEL is taken, and a device is named by"),
+        (["doctor", "b"], "roofline: unknown argument 'b'; known are"),
         (["specs"], "roofline specs: the following arguments are required: action, NAME"),
         (["specs", "lst"], "roofline specs: argument action: invalid choice: 'lst'"),
     ],

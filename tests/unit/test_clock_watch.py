@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import timeit
@@ -89,9 +90,49 @@ def test_reads_by_libraries_are_not_the_tests() -> None:
     """What the standard library reads for itself is not noted."""
     watched = watch()
     watched.start()
-    timeit.timeit("pass", number=1)
+    record = logging.makeLogRecord({"msg": "x"})
     watched.stop()
+    assert record.created
     assert watched.reads() == ()
+
+
+def test_what_timeit_times_is_the_tests() -> None:
+    """Its loop is made of the test's code, and its clock a default argument; both are as they were afterwards."""
+    before = (timeit.Timer.__init__.__defaults__, timeit.timeit.__defaults__, timeit.repeat.__defaults__)
+    watched = watch()
+    watched.start()
+    seconds = timeit.timeit("pass", number=3)
+    times = timeit.repeat(lambda: None, number=3, repeat=2)
+    watched.stop()
+    reads = watched.reads()
+    assert [read.clock for read in reads] == ["time.perf_counter"] * 6
+    values = [read.value_s or 0.0 for read in reads]
+    assert [later - earlier for earlier, later in zip(values[::2], values[1::2], strict=True)] == [seconds, *times]
+    after = (timeit.Timer.__init__.__defaults__, timeit.timeit.__defaults__, timeit.repeat.__defaults__)
+    assert all(one is other for one, other in zip(before, after, strict=True))
+    timeit.timeit("pass", number=3)
+    assert len(watched.reads()) == 6
+
+
+@pytest.mark.skipif(not hasattr(time, "clock_gettime"), reason="this system has no clock_gettime")
+def test_clocks_by_number_are_told_apart() -> None:
+    """`clock_gettime` has many clocks; the processor's time goes by the name that it has elsewhere."""
+    watched = watch(processor_s=time.process_time)
+    watched.start()
+    values = [
+        time.clock_gettime(time.CLOCK_MONOTONIC),
+        time.clock_gettime_ns(time.CLOCK_MONOTONIC) * 1e-9,
+        time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID),
+        time.process_time(),
+    ]
+    watched.stop()
+    number = time.CLOCK_MONOTONIC
+    reads = watched.reads()
+    names = [f"time.clock_gettime({number})", f"time.clock_gettime_ns({number})", *["time.process_time"] * 2]
+    assert [read.clock for read in reads] == names
+    assert [read.value_s for read in reads] == pytest.approx(values, rel=1e-12)
+    assert [read.cpu_s is not None for read in reads] == [False, False, True, True]
+    assert time.clock_gettime(number) >= values[0]
 
 
 def test_everything_is_put_back() -> None:

@@ -89,6 +89,18 @@ def test_the_thread_is_stopped_when_the_measurement_breaks_off() -> None:
     assert len(one.readings) == count
 
 
+def test_without_a_thread_the_ends_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a container allows no further process, a card is read before and after, and nothing is raised."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with ConditionWatch(FakeBackend(), CARD) as watch:
+        pass
+    assert len(watch.readings) == 2
+
+
 def test_a_reading_that_hangs_does_not_hold_the_end_up() -> None:
     """The sampler is left behind, a daemon; the last reading is the bounded one of the driver."""
     end, asked = threading.Event(), threading.Event()

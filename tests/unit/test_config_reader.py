@@ -221,6 +221,28 @@ def test_a_whole_config_states_its_sizes_and_a_part_may_not() -> None:
         read_family(Fields(file="config.json", values={"model_type": "llama", "hidden_size": -1}, path="text_config"))
 
 
+def test_heads_of_helium_are_as_wide_as_the_residual() -> None:
+    """Its output projection takes the residual's width in: a config whose heads have another runs nowhere."""
+    helium = {**LLAMA, "model_type": "helium", "head_dim": 16, "attention_bias": False, "mlp_bias": False}
+    helium |= {"tie_word_embeddings": False}
+    assert read_config(helium).hidden == 64
+    assert refused({**helium, "head_dim": 32}) == (
+        "config: head_dim: 32: 4 heads of it are not the width 64, as Helium's must be"
+    )
+
+
+def test_hunyuan_says_one_number_for_each_layer() -> None:
+    """As its checkpoints have it; what differs between layers, or from the width of all, is refused."""
+    moe = {**LLAMA, "model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": 2}
+    each = {"num_experts": 4, "moe_topk": [2] * 3, "moe_intermediate_size": [96] * 3, "num_shared_expert": [1] * 3}
+    assert read_config({**moe, **each}).weights == read_config(moe).weights
+    assert refused({**moe, "moe_topk": [2, 2, 1]}).startswith("config: moe_topk: the layers differ")
+    assert refused({**moe, "moe_topk": []}).startswith("config: moe_topk: the layers differ")
+    assert refused({**moe, "moe_intermediate_size": 48}) == "config: moe_intermediate_size: 48: only 96 is known here"
+    assert refused({**moe, "num_shared_expert": [2] * 3}) == "config: num_shared_expert: 2: only 1 is known here"
+    assert refused({**moe, "moe_topk": 5}).startswith("config: moe_topk: 5: there are only 4 experts")
+
+
 def test_exaone_spells_its_windows() -> None:
     """``LLLG`` repeats from the first layer; the last layer is always full."""
     exaone = {**LLAMA, "model_type": "exaone4", "num_hidden_layers": 6, "sliding_window": 8}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_roofline.architecture import CacheLayers
 from pytest_roofline.diagnosis import Cause, Claim, diagnose
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.inventory import Experts, Inventory
+from pytest_roofline.inventory import Experts, Inventory, rule_inventory
 from pytest_roofline.machine import Machine
 from pytest_roofline.prediction import Prediction, predict
 from pytest_roofline.workload import Workload
@@ -237,6 +237,21 @@ def test_a_smaller_file_is_named_with_its_bits() -> None:
     )
     assert "smaller-file" not in names(diagnose(Claim(tokens_per_s=1000.0), prediction()))
     assert names(diagnose(Claim(tokens_per_s=200.0, words="ollama, file assumed"), prediction()))[0] == "smaller-file"
+
+
+def test_a_number_of_parameters_may_be_that_of_a_mixture() -> None:
+    """117e9 parameters of half a byte on 1 TB/s are 17 tok/s; 150 leave time for 13e9 of them, 1,000 for too few."""
+    rule = rule_inventory(117e9, bytes_per_parameter=0.5, weights="int4", kv="bf16")
+    machine = Machine(name="card", bandwidth_bytes_per_s=1e12, bandwidth_source="by hand")
+    model = predict(machine, Workload(inventory=rule))
+    causes = diagnose(Claim(tokens_per_s=150.0), model)
+    assert next(cause for cause in causes if cause.name == "mixture-of-experts").message == (
+        "a mixture of experts: all 117B parameters were counted, and a pass that reads at most 13.3B of them could do "
+        "it (--active)"
+    )
+    assert names(diagnose(Claim(tokens_per_s=150.0, words="117B-A5B, tg128"), model))[0] == "mixture-of-experts"
+    assert "mixture-of-experts" not in names(diagnose(Claim(tokens_per_s=1000.0), model))
+    assert "mixture-of-experts" not in names(diagnose(Claim(tokens_per_s=200.0), prediction()))
 
 
 @pytest.mark.parametrize("name", ["tokens_per_s", "prompt_tokens", "generated_tokens"])

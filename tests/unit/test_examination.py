@@ -41,10 +41,10 @@ def test_a_quiet_device_is_fit() -> None:
     """Probed two dozen times over four seconds of its own time, which take no time of ours."""
     facts = examined()
     assert names(facts) == []
-    assert facts.pulse is not None
-    assert len(facts.pulse.rates_bytes_per_s) == PROBES
-    assert facts.pulse.elapsed_s > 2.5
-    assert facts.pulse.usual_bytes_per_s == pytest.approx(1e12, rel=0.02)
+    assert facts.short_probes is not None
+    assert len(facts.short_probes.rates_bytes_per_s) == PROBES
+    assert facts.short_probes.elapsed_s > 2.5
+    assert facts.short_probes.usual_bytes_per_s == pytest.approx(1e12, rel=0.02)
     assert facts.is_knee_measured
 
 
@@ -73,7 +73,7 @@ def test_noise_of_two_percent_is_no_complaint() -> None:
 def test_quick_measures_nothing() -> None:
     """Only what the system tells, and it says so."""
     facts = examined(is_quick=True)
-    assert (facts.pulse, facts.held, facts.best_bytes_per_s, facts.is_knee_measured) == (None, None, None, False)
+    assert (facts.short_probes, facts.held, facts.best_bytes_per_s, facts.is_knee_measured) == (None, None, None, False)
     assert any("--quick does not measure" in one for one in unchecked(facts))
 
 
@@ -109,7 +109,7 @@ def test_a_driver_that_raises_costs_its_fields() -> None:
 
     facts = examined(state=gone)
     assert facts.conditions.clock_hz is None
-    assert facts.pulse is not None
+    assert facts.short_probes is not None
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,21 @@ import pytest
 
 from pytest_roofline.conditions import Conditions, Stretch
 from pytest_roofline.device import Device
-from pytest_roofline.fitness import EXAMINATIONS, GRADES, Complaint, Pulse, RunnerFacts, complaints, is_fit, unchecked
+from pytest_roofline.fitness import (
+    EXAMINATIONS,
+    GRADES,
+    Complaint,
+    RunnerFacts,
+    ShortProbes,
+    complaints,
+    is_fit,
+    unchecked,
+)
 from pytest_roofline.report.doctor import doctor_lines
 
 CPU = Device(name="Xeon", kind="cpu", backend="cpu", compute_units=4)
 CARD = Device(name="NVIDIA H200", kind="cuda", backend="torch", vendor="NVIDIA", uuid="GPU-7")
-STEADY = Pulse(rates_bytes_per_s=(1e10,) * 24, elapsed_s=4.0)
+STEADY = ShortProbes(rates_bytes_per_s=(1e10,) * 24, elapsed_s=4.0)
 WELL = Conditions(
     clock_hz=1.98e9,
     max_clock_hz=1.98e9,
@@ -47,7 +56,7 @@ def processor(conditions: Conditions = CALM, **figures: Any) -> RunnerFacts:
         device=CPU,
         conditions=conditions,
         held=Stretch(neighbours_share=0.01, steal_share=0.0),
-        pulse=STEADY,
+        short_probes=STEADY,
         best_bytes_per_s=1e10,
         cache_bytes=32e6,
         is_knee_measured=True,
@@ -67,7 +76,7 @@ def card(conditions: Conditions = WELL, **figures: Any) -> RunnerFacts:
         device=CARD,
         conditions=conditions,
         held=Stretch(),
-        pulse=Pulse(rates_bytes_per_s=(4.5e12,) * 24, elapsed_s=4.0),
+        short_probes=ShortProbes(rates_bytes_per_s=(4.5e12,) * 24, elapsed_s=4.0),
         best_bytes_per_s=4.5e12,
         sheet_bytes_per_s=4.8e12,
         cache_bytes=100e6,
@@ -198,7 +207,7 @@ HOSTS = [
     (
         "moving-bandwidth",
         "widens intervals",
-        processor(pulse=Pulse(rates_bytes_per_s=(8e9, 8e9, *(1e10,) * 20, 1.2e10, 1.2e10), elapsed_s=4.0)),
+        processor(short_probes=ShortProbes(rates_bytes_per_s=(8e9, 8e9, *(1e10,) * 20, 1.2e10, 1.2e10), elapsed_s=4.0)),
         "24 short probes within 4.00 s read 8.00 GB/s to 12.0 GB/s (1.5x): a virtual machine shares its host's memory",
         "use a dedicated runner, or an instance large enough to have its host to itself; --roofline-max-time=30 "
         "gives a "
@@ -207,7 +216,7 @@ HOSTS = [
     (
         "moving-bandwidth",
         "blocks judging",
-        processor(pulse=Pulse(rates_bytes_per_s=(4e9, 1e10), elapsed_s=1.0), is_virtual=False),
+        processor(short_probes=ShortProbes(rates_bytes_per_s=(4e9, 1e10), elapsed_s=1.0), is_virtual=False),
         "2 short probes within 1.00 s read 4.00 GB/s to 10.0 GB/s (2.5x): somebody else uses the memory",
         "use a dedicated runner",
     ),
@@ -388,7 +397,7 @@ WHOLE = [
     (
         "untrusted-probe",
         "blocks judging",
-        processor(probe_problem="no memory for its buffers", pulse=None),
+        processor(probe_problem="no memory for its buffers", short_probes=None),
         "the probe of this device cannot be trusted: no memory for its buffers",
         "free memory",
     ),
@@ -430,7 +439,7 @@ def test_a_fit_runner_beside_a_card_keeps_its_own_rules() -> None:
 @pytest.mark.parametrize("rates", [(1e10,), (1e10, 1.1e10), (*(1e10,) * 19, 2e10)])
 def test_one_odd_probe_in_twenty_is_no_moving_bandwidth(rates: tuple[float, ...]) -> None:
     """Nor is a spread within the noise of a probe."""
-    assert complaints(processor(pulse=Pulse(rates_bytes_per_s=rates, elapsed_s=1.0))) == ()
+    assert complaints(processor(short_probes=ShortProbes(rates_bytes_per_s=rates, elapsed_s=1.0))) == ()
 
 
 OTHERS = "what the tests set in their own process (torch's anomaly detection, thread counts): it is another process"
@@ -438,7 +447,7 @@ OTHERS = "what the tests set in their own process (torch's anomaly detection, th
 
 def test_what_could_not_be_checked_is_said_with_the_reason() -> None:
     """Everything that is None, and why it may be so."""
-    bare = processor(Conditions(), pulse=None, is_quick=True, huge_pages=None, is_debug_torch=None)
+    bare = processor(Conditions(), short_probes=None, is_quick=True, huge_pages=None, is_debug_torch=None)
     assert unchecked(bare) == (
         "whether the bandwidth holds still, and where the cache ends: --quick does not measure",
         OTHERS,
@@ -458,14 +467,14 @@ def test_what_could_not_be_checked_is_said_with_the_reason() -> None:
         "clocks, throttling, power, heat and other users of the device: its driver tells nothing",
     )
     half = Conditions(clock_hz=1e9, neighbours=("process 7",))
-    assert unchecked(card(half, pulse=None))[2:] == (
+    assert unchecked(card(half, short_probes=None))[2:] == (
         "whether its power is capped: its driver does not say",
         "its temperature: its driver does not say",
         "memory errors (without ECC they are not counted): its driver does not say",
         "persistence mode: its driver does not say",
         "how much of its time the other processes use: its driver does not say",
     )
-    assert unchecked(card(pulse=None))[0].endswith("the probe gave no figure")
+    assert unchecked(card(short_probes=None))[0].endswith("the probe gave no figure")
     assert unchecked(RunnerFacts(problem="none")) == ("the device: it is not here",)
 
 
@@ -477,6 +486,16 @@ def report(facts: RunnerFacts) -> list[str]:
     return list(doctor_lines(facts, complaints(facts), unchecked(facts)))
 
 
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_the_report_keeps_to_its_width(width: int) -> None:
+    """All but the verdict, which is one line; no word is lost by it."""
+    facts = processor(replace(CALM, governor="powersave", swap_used_bytes=1e9), short_probes=None, is_quick=True)
+    first, *lines = doctor_lines(facts, complaints(facts), unchecked(facts), width)
+    assert [first] == report(facts)[:1]
+    assert max(map(len, lines)) <= width
+    assert " ".join(lines).split() == " ".join(report(facts)[1:]).split()
+
+
 @pytest.mark.parametrize(
     ("facts", "first"),
     [
@@ -486,7 +505,7 @@ def report(facts: RunnerFacts) -> list[str]:
             "cuda:0 (NVIDIA H200): fit to judge performance, with wider intervals (1 reason)",
         ),
         (
-            processor(replace(CALM, governor="powersave", swap_used_bytes=1e9), pulse=None, is_quick=True),
+            processor(replace(CALM, governor="powersave", swap_used_bytes=1e9), short_probes=None, is_quick=True),
             "cpu (Xeon): fit to judge performance, with wider intervals (2 reasons); its bandwidth was not measured",
         ),
         (

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pytest_roofline.checks.amounts import ids_without_passes
 from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.generated import Generated
+from pytest_roofline.checks.work import passes_idle
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.generation import Look, Pass, Run, generation_request, new_ids
-from pytest_roofline.generation_traffic import traffic_of_passes, traffic_of_runs, with_draft
+from pytest_roofline.generation_traffic import idle_passes, traffic_of_passes, traffic_of_runs, with_draft
 from pytest_roofline.traffic import Traffic
 
 END, PAD = 2, 0
@@ -287,3 +288,38 @@ def test_inputs_are_a_tensor_or_a_mapping() -> None:
 def test_a_run_is_compared_without_its_outputs() -> None:
     """They may be tensors, which have no truth value."""
     assert run(outputs=object()) == replace(run(), outputs=object())
+
+
+def traced(*bytes_per_pass: float, is_closed: bool = True, notes: tuple[str, ...] = ()) -> Look:
+    """A look whose decode passes moved so much."""
+    seen = [
+        Traffic(bytes_per_pass=one, least_bytes_per_pass=one, is_closed=is_closed, notes=notes)
+        for one in bytes_per_pass
+    ]
+    return Look(run=run(), traced=tuple(enumerate(seen, 1)))
+
+
+def test_a_pass_that_moves_nothing_beside_others_is_idle() -> None:
+    """A growing cache is none, nor what a replayed graph hides, nor a model of which nothing is seen at all."""
+    assert idle_passes(traced(1.0, 1e9, 1.0)) == 2
+    assert idle_passes(traced(1.0, 1e9, is_closed=False, notes=("open trace: nothing traced wrote it",))) == 1
+    assert idle_passes(traced(1e9, 1.01e9, 1.02e9)) == 0
+    for unseen in (
+        "open trace: a CUDA graph was replayed; its operations cannot be seen",
+        "open trace: norm is a Triton kernel, whose reads are not known",
+        "open trace: mine::op is not an operation whose reads are known",
+    ):
+        assert idle_passes(traced(1e9, 1.0, 1.0, is_closed=False, notes=(unseen,))) == 0
+    assert idle_passes(traced(1.0, 1.0)) == 0
+    assert idle_passes(traced()) == 0
+
+
+def test_idle_passes_leave_no_time_of_a_pass() -> None:
+    """Undecided, with both counts; none at all says nothing."""
+    seen = Generated(tokens=10, possible_tokens=10, passes=10, traced_passes=3, idle_passes=1)
+    finding = passes_idle(Evidence(kind="generate", generated=seen))
+    assert finding is not None
+    assert (finding.check, finding.severity) == ("work-missing", "inconclusive")
+    assert finding.message.startswith("1 of 3 decode passes that were traced read next to nothing")
+    assert passes_idle(Evidence(kind="generate", generated=replace(seen, idle_passes=0))) is None
+    assert passes_idle(Evidence(kind="decode")) is None

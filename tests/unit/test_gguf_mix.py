@@ -10,7 +10,7 @@ from llama_like import MODELS, Dims, architecture
 
 from pytest_roofline.architecture import Architecture, Weight
 from pytest_roofline.errors import RooflineUsageError
-from pytest_roofline.gguf_mix import file_types, is_file_type, mix_plan, read_mix
+from pytest_roofline.gguf_mix import file_types, is_file_type, mix_plan, near_file_types, read_mix
 
 # Bytes of all tensors, and of the input embedding among them (0: it is the head too), as llama-quantize lays them out
 # without an importance matrix. A published file is this plus its header (some megabytes, the vocabulary): 4.92 GB for
@@ -274,8 +274,11 @@ def test_plain_file_types_have_no_rules() -> None:
 def test_names_are_taken_as_people_write_them() -> None:
     """Case and hyphens do not matter, and llama-quantize's short names mean its _M mixes."""
     made = architecture(MODELS["TinyLlama-1.1B"])
-    assert read_mix("q4-k-m", made) == read_mix("Q4_K_M", made) == read_mix("q4_k", made)
+    assert read_mix("q4-k-m", made) == read_mix("Q4_K_M", made) == read_mix("q4_k", made) == read_mix("q4km", made)
+    assert read_mix("IQ4XS", made).file_type == "IQ4_XS"
     assert is_file_type("iq3-xs")
+    assert near_file_types("q4kx")[:2] == ["q4_k_s", "q4_k_m"]
+    assert not near_file_types("int8-channel")
     assert not is_file_type("q4_k")
     assert not is_file_type("int4")
     assert {"Q4_K_M", "MXFP4_MOE", "TQ2_0"} <= set(file_types())

@@ -28,7 +28,7 @@ def test_a_wrapper_is_counted_as_transformers_counts_it(row: dict[str, Any]) -> 
     assert architecture.idle_parameters == row["idle_parameters"]
 
 
-@pytest.mark.parametrize("module", ["dense", "gemma", "classic", "mixture", "latent"])
+@pytest.mark.parametrize("module", ["dense", "gemma", "classic", "mixture", "latent", "sparse_latent"])
 def test_every_family_has_its_row(module: str) -> None:
     """A family that is added to a module of attention models brings its figures (Kimi K2 is DeepSeek V3)."""
     assert set(MODULES[module]) - {named(row) for row in ATTENTION} <= {"kimi_k2"}

@@ -222,6 +222,21 @@ def test_a_server_that_ignores_ranges_sends_no_weights(hub: Hub) -> None:
         read_hub("org/tiny")
 
 
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"Content-Encoding": "gzip"}, r"comes compressed \('gzip'\) though it was asked for as it is"),
+        ({"Content-Range": "bytes 5-99/1000"}, "the server sent the bytes from 5 on, and those from 0 were asked for"),
+    ],
+)
+def test_bytes_that_are_not_those_of_the_file_are_refused(hub: Hub, header: dict[str, str], message: str) -> None:
+    """A proxy that packs what it passes on, a cache that sends another part."""
+    hub.files = {"config.json": CONFIG, "model.safetensors": safetensors_file(llama_safetensors())}
+    hub.adds = header
+    with pytest.raises(RooflineUsageError, match=message):
+        read_hub("org/tiny")
+
+
 def test_a_server_that_hides_sizes_is_an_error(hub: Hub) -> None:
     """Without the file's size a truncated one cannot be told."""
     hub.hides_sizes = True

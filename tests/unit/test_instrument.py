@@ -255,7 +255,7 @@ def test_the_ceiling_is_the_division() -> None:
     assert ceiling.bound == "memory"
 
 
-@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "many", None, True])
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), 10**400, "many", None, True])
 def test_bytes_that_are_none_are_refused(value: Any) -> None:
     """Zero, negative, NaN, infinite or missing bytes are a usage error with the figure in it."""
     backend, roofline = instrument()

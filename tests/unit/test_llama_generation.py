@@ -201,6 +201,100 @@ def test_off_completes_once_and_measures_nothing(gguf: str) -> None:
     assert result.outputs["usage"]["completion_tokens"] == 33
 
 
+# -- drafts ------------------------------------------------------------------------------------------------------
+
+
+class LlamaPromptLookupDecoding:
+    """As the package's: four tokens of the text before, and nothing is read for them."""
+
+    def __call__(self, ids: Any, /, **given: Any) -> Any:
+        """What is proposed behind these."""
+        return ids[:4]
+
+
+LlamaPromptLookupDecoding.__module__ = "llama_cpp.llama_speculative"
+
+
+class OfAModel:
+    """Four tokens that a model of its own computes, one pass each."""
+
+    def __init__(self, model: llama_stand_in.Llama) -> None:
+        self.model = model
+
+    def __call__(self, ids: Any, /, **given: Any) -> Any:
+        """What is proposed behind these."""
+        tokens = self.model.generate(ids)
+        return [next(tokens) for _ in range(4)]
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_a_pass_that_verifies_a_draft_reads_the_weights_once(gguf: str) -> None:
+    """Of four guesses two are accepted: three tokens a pass, a proposal for each, and no draft's reads."""
+    result = on_fake(gguf, draft_model=LlamaPromptLookupDecoding(), max_tokens=25)
+    assert result.verdict.outcome == "passed"
+    assert float(result.fraction) == pytest.approx(0.8, rel=0.02)
+    assert result.evidence.tokens_per_pass == pytest.approx(3.0)
+    assert {sample.passes for sample in result.samples} == {8}
+    words = " ".join(result.notes)
+    assert (
+        "LlamaPromptLookupDecoding proposed 32 tokens and 16 were accepted, 24 in 8 passes of the model, over 5 "
+        "positions by the mean, whose arithmetic is not in the ceiling; looked up in the text before, so nothing is "
+        "read for them"
+    ) in words
+    assert "llama.cpp itself counted" not in words
+    assert "draft's reads are added" not in words
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_the_draft_with_a_model_is_read_and_added(gguf: str) -> None:
+    """Each of its passes reads its file: one pass of the model and four of the draft are five times the bytes."""
+    backend = FakeBackend(cache_bytes=1e6)
+    model = FakeModel(backend, WEIGHTS + NORMS, efficiency=0.8)
+    figures: dict[str, Any] = {"n_gpu_layers": -1, "size_bytes": WEIGHTS + NORMS + TABLE}
+    drafting = llama_stand_in.Llama(gguf, work=lambda _: model.step(), **figures)
+    llama = llama_stand_in.Llama(gguf, work=lambda _: model.step(), draft_model=OfAModel(drafting), **figures)
+    draft, before = llama.draft_model, set(vars(drafting))
+    result = Instrument(Session(added_backends=[backend])).generate(llama, PROMPT, max_tokens=25, temperature=0.0)
+    assert llama.draft_model is draft
+    assert set(vars(drafting)) == before
+    assert result.traffic is not None
+    assert result.traffic.least_bytes_per_pass == pytest.approx(2 * (WEIGHTS + NORMS), rel=0.01)
+    assert result.traffic.bytes_per_pass > 3 * (WEIGHTS + NORMS)
+    assert float(result.fraction) == pytest.approx(0.8, rel=0.05)
+    assert "passes of its own, which are added" in " ".join(result.notes)
+
+
+@pytest.mark.usefixtures("llama_cpp")
+@pytest.mark.parametrize("how", ["a function", "a model without a file", "a model elsewhere"])
+def test_what_a_draft_reads_unseen_is_said(gguf: str, how: str) -> None:
+    """Its proposals are counted; its bytes are not, and accuse nobody."""
+    drafts: dict[str, Any] = {
+        "a function": lambda ids: ids[:4],
+        "a model without a file": OfAModel(llama_stand_in.Llama("gone.gguf", n_gpu_layers=-1)),
+        "a model elsewhere": OfAModel(llama_stand_in.Llama(gguf, n_gpu_layers=0)),
+    }
+    result = on_fake(gguf, draft_model=drafts[how], max_tokens=25)
+    assert result.verdict.outcome == "passed"
+    assert "what was read for them is not known and not counted, so the fraction is too low" in " ".join(result.notes)
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_drafted_ids_that_no_pass_verified_are_no_speed(gguf: str) -> None:
+    """More tokens than the positions of all passes: the draft's guesses were handed out as they were."""
+
+    class Handing(llama_stand_in.Llama):
+        def generate(self, tokens: Any, *, reset: bool = True) -> Any:
+            for token in super().generate(tokens, reset=reset):
+                yield token
+                yield from [token] * 9
+
+    result = on_fake(
+        gguf, Settings(at_least=parse_budget(0.1, "test")), make=Handing, draft_model=LlamaPromptLookupDecoding()
+    )
+    assert result.verdict.outcome == "inconclusive"
+    assert "tokens-disagree" in {finding.check for finding in result.findings}
+
+
 # -- where it is measured, and on which bytes --------------------------------------------------------------------
 
 

@@ -110,6 +110,8 @@ def test_a_known_model_has_its_known_figures(models: dict[str, Architecture], na
         ("Llama 3.1 8B", "llama-3.1-8b"),
         ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("llama-3.1-8b-instruct", "llama-3.1-8b"),
+        ("DeepSeek-R1-Distill-Qwen-7B", "qwen2.5-7b"),
         ("llama-3-8b", "llama-3-8b"),
         ("LLAMA_3.3_70B", "llama-3.3-70b"),
         ("meta-llama/Meta-Llama-3-70B", "llama-3-70b"),

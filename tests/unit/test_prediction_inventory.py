@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from models_on_paper import counted, dense, mixture, plain
 
@@ -45,6 +47,8 @@ def test_experts_by_the_batch() -> None:
         (CacheLayers(name="window", layers=3, elements_per_token=10, window=40), 3 * 10 * 40 * 2, 3 * 10 * 40 * 2),
         (CacheLayers(name="chunk", layers=3, elements_per_token=10, chunk=64), 3 * 10 * 36 * 2, 3 * 10 * 64 * 2),
         (CacheLayers(name="image", layers=3, elements_per_token=10, fixed_tokens=7), 3 * 10 * 7 * 2, 3 * 10 * 7 * 2),
+        (CacheLayers(name="selection", layers=3, elements_per_token=10, selected=8), 3 * 10 * 8 * 2, 3 * 10 * 100 * 2),
+        (CacheLayers(name="keys", layers=3, elements_per_token=8, bytes_per_element=1.5), 3 * 12 * 100, 3 * 12 * 100),
         (CacheLayers(name="state", layers=3, state_elements=50), 2 * 3 * 50 * 2, 3 * 50 * 2),
         (
             CacheLayers(name="Mamba", layers=3, state_elements=50, state_bytes_per_element=4.0),
@@ -60,17 +64,20 @@ def test_what_each_kind_of_cache_reads_and_keeps(cache: CacheLayers, read: float
     assert found.kv_bytes_kept(100) == kept
 
 
-@pytest.mark.parametrize(("window", "chunk"), [(None, None), (3, None), (None, 4), (3, 4)])
-def test_causal_attention_is_the_sum_over_its_tokens(window: int | None, chunk: int | None) -> None:
-    """The closed forms agree with adding up what each token of the prompt sees."""
-    cache = CacheLayers(name="c", layers=1, elements_per_token=1, window=window, chunk=chunk, flops_per_position=1)
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"window": 3}, {"chunk": 4}, {"window": 3, "chunk": 4}, {"selected": 3}, {"selected": 3, "window": 2}],
+)
+def test_causal_attention_is_the_sum_over_its_tokens(limits: dict[str, Any]) -> None:
+    """The closed forms agree with adding up what each token of the prompt sees, in a window or of its choice."""
+    cache = CacheLayers(name="c", layers=1, elements_per_token=1, flops_per_position=1, **limits)
     found = counted(dense(caches=(cache,)))
     without = counted(dense(caches=()))
+    chunk, most = limits.get("chunk"), [limits[name] for name in ("window", "selected") if name in limits]
     for tokens in range(1, 12):
         seen = 0
         for position in range(1, tokens + 1):
-            reach = position if chunk is None else (position - 1) % chunk + 1
-            seen += reach if window is None else min(reach, window)
+            seen += min(position if chunk is None else (position - 1) % chunk + 1, *most, 99)
         assert found.prefill_flops(tokens) - without.prefill_flops(tokens) == seen
 
 

@@ -255,6 +255,20 @@ def test_a_result_prints_what_came_of_it() -> None:
     assert repr(result(loop(), None)) == "<decode step on fake:0: passed, <the figures behind it>>"
 
 
+def test_a_result_prints_what_an_assert_missed() -> None:
+    """Beside a row that says failed it must not say passed; an undecided comparison is called that."""
+    made = result(loop(), fraction=fraction())
+    assert made.fraction >= 0.3
+    assert "passed" in repr(made)
+    assert not made.fraction >= 0.7
+    assert repr(made) == "<decode step on fake:0: not >= 70 %, <the figures behind it>>"
+    assert not made.fraction > 0.55
+    assert repr(made) == "<decode step on fake:0: undecided whether > 55 %, <the figures behind it>>"
+    bogus = result(loop(), fraction=fraction(), verdict=Verdict(outcome="bogus"))
+    assert not bogus.fraction >= 0.7
+    assert repr(bogus).startswith("<decode step on fake:0: bogus, ")
+
+
 def test_findings_are_those_of_the_verdict() -> None:
     """One place holds them."""
     finding = Finding(check="drifted", severity="note", message="it moved")

@@ -15,6 +15,7 @@ from pytest_roofline.samples import (
     median,
     median_interval,
     outliers,
+    outliers_remark,
     robust_line,
     sequential_cut,
     sequential_interval,
@@ -149,6 +150,18 @@ def test_outliers_are_named_and_nothing_else() -> None:
     assert outliers([1.0, 1.01, 0.99, 1.0, 1.05]) == []
     assert outliers([1.0, 1.01, 0.99, 1.0, 0.3, 2.5]) == [0.3, 2.5]
     assert outliers([0.5, 0.8, 1.1, 1.4, 1.7]) == []
+
+
+def test_the_remark_about_outliers_says_where_they_lie() -> None:
+    """One figure or a range; a sample whose long block took no longer than the short one has no figure."""
+    usual = [0.8] * 6
+    assert outliers_remark(usual) is None
+    far = "of {} samples lie far from the median ({}); they were kept"
+    assert outliers_remark([*usual, 0.06]) == "1 " + far.format(7, "6.0 %")
+    assert outliers_remark([*usual, 0.06, 1.2]) == "2 " + far.format(8, "6.0 % to 120 %")
+    inverted = "1 in which 2N passes took no longer than N"
+    assert outliers_remark([*usual, math.inf]) == "1 " + far.format(7, inverted)
+    assert outliers_remark([*usual, 0.06, math.inf]) == "2 " + far.format(8, f"6.0 %, {inverted}")
 
 
 def test_times_add_up_not_rates() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pytest_roofline.backends.fake import FakeBackend, Neighbour
 from pytest_roofline.errors import InconclusiveMeasurement
 from pytest_roofline.probe import probe_device
+from pytest_roofline.session import Session
 
 MEMORY_BYTES = 80e9
 CACHE_BYTES = 40e6
@@ -59,3 +60,26 @@ def test_who_has_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InconclusiveMeasurement) as caught:
         probe_device(backend.devices()[0], [backend])
     assert "likely: JAX" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_threads", [True, False], ids=["threads", "another"])
+def test_no_threads_is_the_runners_business(monkeypatch: pytest.MonkeyPatch, is_threads: bool) -> None:
+    """Where a container allows no further process nothing is judged, and it is said why; other errors come through."""
+
+    def probe(*arguments: object, **more: object) -> None:
+        raise RuntimeError("can't start new thread" if is_threads else "device lost")
+
+    monkeypatch.setattr("pytest_roofline.probe.probe_device", probe)
+    backend = FakeBackend()
+    session = Session(added_backends=[backend])
+    if not is_threads:
+        with pytest.raises(RuntimeError, match="device lost"):
+            session.probe(backend.devices()[0])
+        return
+    with pytest.raises(InconclusiveMeasurement) as caught:
+        session.probe(backend.devices()[0])
+    assert str(caught.value).split("\n") == [
+        "fake:0 cannot be probed: this process may start no more threads",
+        "  likely: a limit on processes (ulimit -u; pids of the container, docker --pids-limit, podPidsLimit)",
+        "  do: raise it, or run fewer workers in it",
+    ]

@@ -57,6 +57,14 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
         ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\none: 1\n", "anchors and aliases are not allowed"),
         (HEAD + "devices:\n  - !!python/object/apply:os.getcwd []\n", "tags are not allowed"),
         (HEAD + "devices: !!set {one}\n", "tags are not allowed"),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 1:30,"),
+            "line 4: 1:30: YAML reads a number of base 8",
+        ),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 0_100,"),
+            "0_100: YAML reads a number of base 8 or 60",
+        ),
         (HEAD + "devices:\n  - {<<: {id: one}, id: one}\n", "devices[0]: line 4: a key is a word"),
         (HEAD + "devices:\n  - {[one]: 1}\n", "a key is a word"),
         (HEAD + "devices: " + "[" * 900, "nested deeper than 30 levels"),

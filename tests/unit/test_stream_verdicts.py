@@ -12,10 +12,11 @@ from pytest_roofline.machine import Machine
 from pytest_roofline.result import Result
 from pytest_roofline.settings import Settings, parse_budget
 from pytest_roofline.stated_roof import UNSTATED, StatedRoof
+from pytest_roofline.stream_events import Usage
 from pytest_roofline.stream_figures import StreamFigures, overlap
 from pytest_roofline.stream_trial import prefix_notes, replay_of
 from pytest_roofline.stream_verdicts import Bars, Observed, Verdicts, paced_share
-from pytest_roofline.streaming import Arrival, Exchange, Usage
+from pytest_roofline.streaming import Arrival, Exchange
 from pytest_roofline.traffic import Traffic
 from pytest_roofline.verdict import error_of
 
@@ -143,8 +144,9 @@ def test_bursts_of_a_server_that_drafts_accuse_nobody() -> None:
 
 
 def test_more_than_any_draft_yields_is_bogus_however_it_comes() -> None:
-    """Thirty-two tokens per pass."""
-    assert judged(row(6, each=32, gap_s=0.012, ttft_s=0.012)).verdict.outcome == "bogus"
+    """A hundred and thirty tokens per pass; what an n-gram draft of llama-server may yield accuses nobody."""
+    assert judged(row(6, tokens=390, each=130, gap_s=0.012, ttft_s=0.012)).verdict.outcome == "bogus"
+    assert judged(row(6, tokens=195, each=49, gap_s=0.012, ttft_s=0.012)).verdict.outcome == "inconclusive"
 
 
 def test_output_that_was_held_back_is_undecided_and_not_bogus() -> None:
@@ -257,3 +259,99 @@ def test_pace_is_the_share_of_long_pauses() -> None:
     assert paced_share(exchange(gap_s=0.002), 0.01) == 0.0
     assert paced_share(exchange(gap_s=0.012), 0.01) == pytest.approx(1.0)
     assert paced_share(exchange(tokens=1), 0.01) == 0.0
+
+
+def waiting_first(start_s: float, *, together: int, spread_s: float, gap_s: float, tokens: int = 65) -> Exchange:
+    """An answer whose first tokens are let go within `spread_s` after a second, and the others as they are made."""
+    times = [start_s + 1.0 + spread_s * number / together for number in range(together)]
+    times += [times[-1] + gap_s * number for number in range(1, tokens - together + 1)]
+    return exchange(
+        start_s,
+        tokens=tokens,
+        end_s=times[-1],
+        arrivals=tuple(Arrival(at_s=at, tokens=None) for at in times),
+        useful_s=times[0],
+    )
+
+
+@pytest.mark.parametrize("spread_s", [0.0, 0.003, 0.2])
+def test_output_that_waited_for_the_first_raises_no_fraction(spread_s: float) -> None:
+    """A pass of 10 ms and a token in 25 ms are 40 %; half of them let go at once would look like 80 %."""
+    held = [waiting_first(3.0 * number, together=33, spread_s=spread_s, gap_s=0.025) for number in range(6)]
+    result = judged(held, per_user=0.6)
+    assert float(result.fraction) == pytest.approx(10.03e-3 / 25e-3, rel=0.01)
+    assert result.verdict.outcome == "failed"
+    assert result.tokens_per_s_per_user == pytest.approx(40.0)
+    assert result.stream is not None
+    assert result.stream.to_dict()["tpot_s"]["p50"] == pytest.approx(0.025)
+
+
+def test_two_tokens_read_together_at_first_change_little() -> None:
+    """As a busy client reads them: the time of the others is what it was."""
+    read_late = [waiting_first(2.0 * number, together=2, spread_s=0.0, gap_s=0.0125) for number in range(6)]
+    assert float(judged(read_late).fraction) == pytest.approx(10.0325 / 12.5, rel=1e-3)
+
+
+def test_bursts_that_a_busy_client_reads_late_are_bursts() -> None:
+    """Five tokens a pass of 12 ms, each an event that takes 1.5 ms to read: pauses of 6 ms between them, not of 12."""
+
+    def read_slowly(start_s: float) -> Exchange:
+        times = [start_s + 0.012 * (1 + number // 5) + 0.0015 * (number % 5) for number in range(65)]
+        arrivals = tuple(Arrival(at_s=at, tokens=None) for at in times)
+        return exchange(start_s, end_s=times[-1], arrivals=arrivals, useful_s=times[0])
+
+    result = judged([read_slowly(2.0 * number) for number in range(6)])
+    assert result.verdict.outcome == "inconclusive"
+    assert "say how many tokens a pass yields" in result.findings[0].remedy
+
+
+def test_an_even_pace_of_half_a_pass_is_no_burst() -> None:
+    """Every pause is over half a pass, but from one to the next it is no whole one: bogus, as before."""
+    assert paced_share(exchange(gap_s=0.006), 0.01) == 0.0
+    assert judged(row(6, gap_s=0.006, ttft_s=0.006)).verdict.outcome == "bogus"
+
+
+def test_reasoning_that_came_unseen_is_in_no_time_per_token() -> None:
+    """65 tokens of which 32 are hidden reasoning before the first of 33 ids: 32 of them lie in the time."""
+    arrivals = tuple(Arrival(at_s=1.0 + 0.0125 * number, tokens=1) for number in range(33))
+    usage = Usage(prompt_tokens=0, completion_tokens=65, reasoning_tokens=32)
+    seen = exchange(arrivals=arrivals, end_s=1.4, usage=usage, ids=33)
+    assert seen.tpot_s == pytest.approx(0.0125)
+    running = replace(seen, ids=None, arrivals=(Arrival(at_s=1.0, tokens=33), *arrivals[1:]))
+    assert running.tpot_s == pytest.approx(0.0125)
+
+
+def parsed(start_s: float, *, ttft_s: float) -> Exchange:
+    """65 tokens by usage in 33 events of 25 ms: the others were hidden by a parser, or two each came together."""
+    times = [start_s + ttft_s + 0.025 * number for number in range(33)]
+    arrivals = tuple(Arrival(at_s=at, tokens=None) for at in times)
+    return exchange(start_s, end_s=times[-1], arrivals=arrivals, useful_s=times[0])
+
+
+def test_tokens_that_a_parser_may_have_hidden_decide_nothing() -> None:
+    """There was time for 32 of them before the first event: 12.5 ms a token, or 25; 60 % lies between."""
+    result = judged([parsed(3.0 * number, ttft_s=0.9) for number in range(6)], per_user=0.6)
+    assert result.verdict.outcome == "inconclusive"
+    assert result.verdict.bounds is not None
+    assert result.verdict.bounds.low == pytest.approx(10.03 / 25, rel=0.02)
+    assert result.verdict.bounds.high == pytest.approx(10.03 / 12.5, rel=0.02)
+    (found,) = [finding for finding in result.findings if finding.check == "too-few-samples"]
+    assert found.remedy.startswith("have the server say how many tokens an event holds")
+    assert judged([parsed(3.0 * number, ttft_s=0.9) for number in range(6)], per_user=0.3).verdict.outcome == "passed"
+    assert judged([parsed(3.0 * number, ttft_s=0.9) for number in range(6)], per_user=0.9).verdict.outcome == "failed"
+
+
+def test_tokens_for_which_there_was_no_time_came_in_the_events() -> None:
+    """Of 20 ms before the first event two tokens can have been hidden: the others came two by two."""
+    result = judged([parsed(3.0 * number, ttft_s=0.02) for number in range(6)], per_user=0.7)
+    assert result.verdict.outcome == "passed"
+    assert result.verdict.bounds is not None
+    assert result.verdict.bounds.low > 0.95 * result.verdict.bounds.high
+
+
+def test_events_that_say_their_tokens_leave_no_doubt() -> None:
+    """Two ids in each: 12.5 ms, whatever came before the first."""
+    times = [0.9 + 0.025 * number for number in range(33)]
+    arrivals = tuple(Arrival(at_s=at, tokens=2 if number else 1) for number, at in enumerate(times))
+    sure = exchange(end_s=times[-1], arrivals=arrivals, ids=65)
+    assert sure.slowest_tpot(0.01) == sure.tpot_behind(0.01) == pytest.approx(0.0125)

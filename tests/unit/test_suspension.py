@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -187,6 +188,21 @@ def test_a_pulse_says_nothing_of_the_time_after_its_end() -> None:
     pulse.close()
     pulse._thread.join(30)
     assert not pulse._thread.is_alive()
+
+
+def test_without_a_thread_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a container allows no further process an audit goes on, and no gap is claimed."""
+    now = [0.0]
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pulse = ProcessPulse(lambda: now[0], used=lambda: 0.0)
+    now[0] = 5.0
+    assert pulse.gaps() == ()
+    pulse.close()
+    assert pulse.gaps() == ()
 
 
 def test_one_stop_among_the_blocks_of_a_measurement_is_an_outlier() -> None:

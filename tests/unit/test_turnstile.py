@@ -86,6 +86,63 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     assert said == []
 
 
+# The child stands for a pool of workers, which wait for work for ever when their parent is killed.
+FORKING = HOLDER.replace(
+    'print("held", flush=True)',
+    """import os, signal
+    if (child := os.fork()) == 0:
+        while True:
+            signal.pause()
+    print(child, flush=True)""",
+)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ended"])
+def test_the_children_of_a_holder_hold_nothing(tmp_path: Path, is_killed: bool) -> None:
+    """Neither when it was killed nor when its measurement has ended, however long they live."""
+    command = [sys.executable, "-c", FORKING, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            if is_killed:
+                process.kill()
+                process.wait()
+            else:
+                assert answer_of(process) == "given back\n"
+            said: list[str] = []
+            with Turnstile(folder=str(tmp_path), wait_s=30, say=said.append).hold(CARD):
+                os.kill(child, 0)  # it is there
+                assert said == []
+        finally:
+            os.kill(child, signal.SIGKILL)
+            process.kill()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_that_ends_gives_nothing_back(tmp_path: Path) -> None:
+    """Whatever its interpreter tidies up on the way out: the parent measures on, alone."""
+    program = HOLDER.replace(
+        'print("held", flush=True)',
+        """import os
+    if (child := os.fork()) == 0:
+        sys.exit(0)
+    os.waitpid(child, 0)
+    print("held", flush=True)""",
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        said: list[str] = []
+        turnstile = Turnstile(folder=str(tmp_path), wait_s=0.01, say=said.append)
+        with pytest.raises(InconclusiveMeasurement), turnstile.hold(CARD):
+            pytest.fail("measured beside somebody else")
+        assert f": pid {process.pid}, since " in said[0]
+        process.kill()
+
+
 def test_a_holder_that_lives_on_gives_it_back(tmp_path: Path) -> None:
     """The lock lasts as long as the measurement, not as long as the process."""
     with holder(tmp_path) as process:
@@ -111,6 +168,23 @@ def test_a_note_that_says_nothing_costs_the_name_alone(tmp_path: Path, note: byt
         with pytest.raises(InconclusiveMeasurement), turnstile.hold(CARD):
             pass
     assert said == ["roofline: waiting for cuda:0 (Card), up to 10.0 ms: another process measures on it"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_pipe_in_the_place_of_a_note_holds_nobody_up(tmp_path: Path) -> None:
+    """Nobody reads or writes at its other end: it is neither read nor written into."""
+    note = tmp_path / "GPU-1.holder.json"
+    said: list[str] = []
+    with holder(tmp_path):
+        note.unlink()
+        os.mkfifo(note)
+        turnstile = Turnstile(folder=str(tmp_path), wait_s=0.01, say=said.append)
+        with pytest.raises(InconclusiveMeasurement), turnstile.hold(CARD):
+            pass
+    assert said == ["roofline: waiting for cuda:0 (Card), up to 10.0 ms: another process measures on it"]
+    with Turnstile(folder=str(tmp_path)).hold(CARD):
+        assert note.is_file()
+    assert not note.exists()
 
 
 def test_no_lock_is_said_once(tmp_path: Path) -> None:

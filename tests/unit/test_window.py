@@ -154,7 +154,32 @@ def test_samples_are_matched_in_order() -> None:
     assert spans is not None
     assert [ends(span) for span in spans] == [(0.0, 1.0), (1.5, 3.5), (4.0, 5.0)]
     assert spans_of_samples(reads, [2.0, 2.0]) is None
-    assert spans_of_samples(reads, [1.0, 1.0, 2.0]) is None
+
+
+def test_samples_that_were_sorted_or_trimmed_are_matched_by_length() -> None:
+    """No two samples by the same reads; the order is that of the reads again."""
+    reads = [read(0.0), read(1.0), read(1.5), read(3.5), read(4.0), read(5.001)]
+    spans = spans_of_samples(reads, [1.0, 1.001, 2.0])
+    assert spans is not None
+    assert [ends(span) for span in spans] == [(0.0, 1.0), (1.5, 3.5), (4.0, 5.001)]
+    trimmed = spans_of_samples(reads, [2.0, 1.001])
+    assert trimmed is not None
+    assert [ends(span) for span in trimmed] == [(1.5, 3.5), (4.0, 5.001)]
+    rounded = spans_of_samples(reads, [1.002, 2.0, 1.0])
+    assert rounded is not None
+    assert [ends(span) for span in rounded] == [(0.0, 1.0), (1.5, 3.5), (4.0, 5.001)]
+    assert spans_of_samples(reads, [1.0, 1.0, 1.0]) is None
+    assert spans_of_samples(reads, [1.0, 2.5]) is None
+
+
+def test_a_sample_begins_when_what_was_submitted_before_it_is_done() -> None:
+    """Also where the sample that submitted it was left out."""
+    spans = spans_of_samples(
+        [read(0.0), read(1.0, finished=3.0), read(1.5, finished=3.0), read(3.5, finished=5.0)], [2.0, 1.0]
+    )
+    assert spans is not None
+    assert closed_samples_s(spans) == pytest.approx((3.0, 2.0))
+    assert closed_samples_s(spans[1:]) == pytest.approx((2.0,))
 
 
 def test_samples_may_share_their_reads() -> None:

@@ -100,3 +100,19 @@ def test_a_call_back_to_the_host_needs_declared_bytes(roofline: Instrument, matr
         measured(roofline, lambda: ahead(matrix))
     result = measured(roofline, lambda: ahead(matrix), bytes_read=matrix.nbytes, bytes_written=matrix.nbytes)
     assert result.traffic.bytes_per_pass == 2 * matrix.nbytes
+
+
+def test_a_pallas_kernel_needs_declared_bytes(roofline: Instrument, matrix: Any) -> None:
+    """Jitted, and interpreted on the processor: the error names the primitive, and declared it is measured."""
+    pallas = pytest.importorskip("jax.experimental.pallas", exc_type=ImportError)
+
+    def doubled(source: Any, target: Any) -> None:
+        target[...] = source[...] * 2.0
+
+    shape = jax.ShapeDtypeStruct(matrix.shape, matrix.dtype)
+    kernel = jax.jit(lambda one: pallas.pallas_call(doubled, out_shape=shape, interpret=True)(one))
+    with pytest.raises(RooflineUsageError, match=r"cannot be traced, only .* \(a lower bound: pallas_call\)"):
+        measured(roofline, lambda: kernel(matrix))
+    result = measured(roofline, lambda: kernel(matrix), bytes_read=matrix.nbytes, bytes_written=matrix.nbytes)
+    assert result.traffic.bytes_per_pass == 2 * matrix.nbytes
+    assert not result.evidence.traced.is_closed

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.errors import MeasurementError
 from pytest_roofline.instrument import Instrument
 from pytest_roofline.session import Session
 
 TOKENS = 12
 PATIENCE_S = 60.0
+WHOLE = {"ignore_eos": True}
 READY = ("Uvicorn running", "server is listening", "listening on http")
 
 
@@ -68,9 +70,8 @@ def python_server(gguf_file: str) -> Iterator[str]:
     yield from started([*command, "--port", str(port), "--n_ctx", "512", "--n_threads", "1"], port)
 
 
-@pytest.fixture(scope="module")
-def native_server(gguf_file: str) -> Iterator[str]:
-    """``llama-server``, by ``LLAMA_SERVER`` or on the path."""
+def native(gguf_file: str, *options: str) -> Iterator[str]:
+    """``llama-server``, by ``LLAMA_SERVER`` or on the path; one thread, two slots."""
     program = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
     if program is None:
         pytest.skip("llama-server is neither on the path nor named by LLAMA_SERVER")
@@ -78,7 +79,19 @@ def native_server(gguf_file: str) -> Iterator[str]:
         pytest.skip("httpx is not installed")
     port = free_port()
     command = [program, "-m", gguf_file, "--host", "127.0.0.1", "--port", str(port), "-c", "1024", "-np", "2"]
-    yield from started([*command, "-t", "1"], port)
+    yield from started([*command, "-t", "1", *options], port)
+
+
+@pytest.fixture(scope="module")
+def native_server(gguf_file: str) -> Iterator[str]:
+    """Without a draft."""
+    yield from native(gguf_file)
+
+
+@pytest.fixture(scope="module")
+def drafting_server(gguf_file: str) -> Iterator[str]:
+    """The model drafts for itself, so everything that it proposes is accepted."""
+    yield from native(gguf_file, "--spec-type", "draft-simple", "-md", gguf_file, "-td", "1", "--spec-draft-n-max", "3")
 
 
 def ask(url: str, gguf_file: str, **more: Any) -> Any:
@@ -99,9 +112,79 @@ def test_the_server_of_llama_cpp_python(python_server: str, gguf_file: str, chat
 
 @pytest.mark.parametrize("chat", [True, False])
 def test_the_server_of_llama_cpp(native_server: str, gguf_file: str, chat: bool) -> None:
-    """Usage comes with the last event, and its tokens are counted by it."""
-    result = ask(native_server, gguf_file, chat=chat, concurrency=2, body={"ignore_eos": True})
+    """Usage comes with the last event, and its tokens are counted by it; two at once are seen as two."""
+    result = ask(native_server, gguf_file, chat=chat, concurrency=2, body=WHOLE)
     figures = result.stream.to_dict()
     assert (figures["failed"], figures["tokens"]) == (0, 2 * TOKENS), figures["failures"]
+    assert figures["finish_reasons"] == {"length": 2}
     assert result.verdict.outcome in ("passed", "inconclusive"), result.findings
     assert 0 < result.fraction < 1
+    assert 1.0 < figures["at_once"] <= 2.0
+    assert result.aggregate.tokens_per_s == pytest.approx(2 * TOKENS / figures["window_s"])
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_log_probabilities_bear_its_usage_out(native_server: str, gguf_file: str, chat: bool) -> None:
+    """One for each token, under `content` for both kinds; nothing is in doubt."""
+    body = {**WHOLE, "logprobs": True, "top_logprobs": 1} if chat else {**WHOLE, "logprobs": 1}
+    result = ask(native_server, gguf_file, chat=chat, body=body)
+    assert [one.logprobs for one in result.stream.exchanges] == [TOKENS] * 2
+    assert "tokens-disagree" not in {finding.check for finding in result.findings}
+
+
+def test_an_answer_that_ends_itself_is_said(native_server: str, gguf_file: str) -> None:
+    """With the end made likely it comes soon: fewer tokens than asked for, none of them made up."""
+    body = {"logit_bias": [[2, 2.5]], "temperature": 1.0}
+    result = ask(native_server, gguf_file, body=body, tokens=400, requests=4, concurrency=2)
+    figures = result.stream.to_dict()
+    answered = 4 - figures["failed"]  # an end that comes first is an answer without any output
+    assert figures["finish_reasons"] == {"stop": answered}, figures
+    assert 0 < figures["tokens"] < 400 * answered
+    assert any("answers ended before the 400 tokens that were asked for" in note for note in result.notes)
+
+
+def test_its_cache_of_prompts_is_found_and_fresh_prompts_are_not_in_it(native_server: str, gguf_file: str) -> None:
+    """Prompts begin with what no cache knows; the one that is asked twice is nearly all from the cache."""
+    prompt = "once upon a time there was a long long story"
+    result = ask(native_server, gguf_file, chat=False, prompts=prompt, repeat=True, body=WHOLE)
+    (kept,) = [note for note in result.notes if "of a repeated prompt" in note]
+    cached, whole = (int(word) for word in kept.split(",")[0].split() if word.isdigit())
+    assert whole > len(prompt) > 0.5 * whole
+    assert cached >= whole - 2
+    assert result.stream.cached_share < 0.1
+    warm = ask(native_server, gguf_file, chat=False, prompts=prompt, fresh=False, warmup=2, body=WHOLE)
+    assert warm.stream.cached_share > 0.5
+    assert any("of the prompt tokens were cached" in note for note in warm.notes)
+    cold = {**WHOLE, "cache_prompt": False}
+    assert ask(native_server, gguf_file, chat=False, fresh=False, warmup=1, body=cold).stream.cached_share == 0
+
+
+def test_progress_and_timings_in_each_event_are_no_output(native_server: str, gguf_file: str) -> None:
+    """Events of the prompt's progress are not the first token, and a running count is not added up."""
+    body = {**WHOLE, "return_progress": True, "timings_per_token": True, "stream_options": None}
+    for chat in (True, False):
+        result = ask(native_server, gguf_file, chat=chat, body=body)
+        for one in result.stream.exchanges:
+            assert (one.tokens, one.error) == (TOKENS, None)
+            assert len(one.arrivals) <= TOKENS
+
+
+def test_a_prompt_that_does_not_fit_is_said_by_the_server(native_server: str, gguf_file: str) -> None:
+    """Its refusal is the error, with its words."""
+    with pytest.raises(MeasurementError, match=r"HTTP 400: .*exceed"):
+        ask(native_server, gguf_file, chat=False, prompts="once upon a time " * 100)
+
+
+def test_a_server_that_drafts_says_how_much_and_is_judged_by_it(drafting_server: str, gguf_file: str) -> None:
+    """Its timings count what was accepted: more than two tokens a pass, of four at most."""
+    result = ask(drafting_server, gguf_file, tokens=40, body=WHOLE)
+    assert result.stream.tokens == 80
+    drafted, accepted = result.stream.drafted
+    assert 0 < accepted <= drafted
+    said = result.stream.said_tokens_per_pass
+    assert 1.5 < said <= 4.0
+    assert any(f"{accepted} of {drafted} drafted tokens were accepted, {said:.3g} tokens per pass" in note
+               for note in result.notes)  # fmt: skip
+    stated = ask(drafting_server, gguf_file, tokens=40, body=WHOLE, tokens_per_pass=said)
+    assert stated.verdict.outcome in ("passed", "inconclusive"), stated.findings
+    assert stated.evidence.tokens_per_pass == said

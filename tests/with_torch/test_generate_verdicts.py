@@ -155,3 +155,26 @@ def test_a_skipped_forward_whose_output_is_copied_does_not_pass(roofline: Instru
     else:
         assert result.verdict.outcome == "inconclusive"
         assert "ceiling-unsure" in [finding.check for finding in result.findings]
+
+
+def test_a_pass_that_is_skipped_every_other_time_has_no_verdict(roofline: Instrument) -> None:
+    """The bytes of the others are read, so the fraction is sound; but half of the tokens are nobody's."""
+    model = make()
+    original, kept = model.forward, []
+
+    @functools.wraps(original)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        ids = kwargs.get("input_ids")
+        if ids is not None and ids.shape[1] == 1 and len(kept) % 2:
+            kept.append(kept[-1])
+        else:
+            kept.append(original(*args, **kwargs))
+        return kept[-1]
+
+    model.forward = forward
+    result = roofline.generate(model, prompt(), **ASKED)
+    assert result.verdict.outcome == "inconclusive"
+    (found,) = [finding for finding in result.findings if "read next to nothing" in finding.message]
+    assert (found.check, found.severity) == ("work-missing", "inconclusive")
+    assert found.figures["idle_passes"] in (1, 2)
+    assert found.figures["traced_passes"] == 3

@@ -35,7 +35,7 @@ const arithmetic = (() => {
   function positionsRead(cache, context) {
     if (cache.fixed_tokens !== null) return cache.fixed_tokens;
     const since = cache.chunk === null ? context : context % cache.chunk;
-    return cache.window === null ? since : Math.min(since, cache.window);
+    return Math.min(since, cache.window ?? Infinity, cache.selected ?? Infinity);
   }
 
   function positionsKept(cache, context) {
@@ -43,10 +43,12 @@ const arithmetic = (() => {
     return Math.min(context, cache.window ?? Infinity, cache.chunk ?? Infinity);
   }
 
+  const bytesPerToken = (cache, inventory) => cache.elements_per_token * (cache.bytes_per_element ?? inventory.kvBytes);
+
   function cachedBytes(inventory, positions, statePasses, context, ranks) {
     let total = 0;
     for (const cache of inventory.model.caches) {
-      const cached = cache.elements_per_token * positions(cache, context) * inventory.kvBytes;
+      const cached = positions(cache, context) * bytesPerToken(cache, inventory);
       const state = statePasses * cache.state_elements * stateBytes(cache, inventory.model.plain_bytes_per_element);
       total += cache.layers * (cached * shareOfRank(cache, ranks) + state / ranks);
     }
@@ -57,8 +59,8 @@ const arithmetic = (() => {
   const kvRead = (inventory, context, ranks) => cachedBytes(inventory, positionsRead, 2, context, ranks);
   const kvKept = (inventory, context, ranks) => cachedBytes(inventory, positionsKept, 1, context, ranks);
 
-  const kvBytesPerToken = (inventory) => inventory.kvBytes * inventory.model.caches.reduce(
-    (total, cache) => total + (cache.fixed_tokens === null ? cache.layers * cache.elements_per_token : 0), 0);
+  const kvBytesPerToken = (inventory) => inventory.model.caches.reduce(
+    (total, cache) => total + (cache.fixed_tokens === null ? cache.layers * bytesPerToken(cache, inventory) : 0), 0);
 
   function flopsPerPass(inventory, tokens, context) {
     const attention = inventory.model.caches.reduce(
@@ -74,7 +76,7 @@ const arithmetic = (() => {
 
   function causalPositions(cache, tokens) {
     if (cache.fixed_tokens !== null) return cache.fixed_tokens * tokens;
-    if (cache.chunk === null) return ramp(tokens, cache.window ?? tokens);
+    if (cache.chunk === null) return ramp(tokens, Math.min(tokens, cache.window ?? Infinity, cache.selected ?? Infinity));
     const reach = Math.min(cache.window ?? cache.chunk, cache.chunk);
     return Math.floor(tokens / cache.chunk) * ramp(cache.chunk, reach) + ramp(tokens % cache.chunk, reach);
   }

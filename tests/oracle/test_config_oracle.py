@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {
 MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
 DEEP = {"n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
 MLA = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12}
+INDEX = {"index_topk": 7, "index_head_dim": 20, "index_n_heads": 3}
 GPT = {"n_embd": 64, "n_layer": 6, "n_head": 4, "n_positions": 64, "vocab_size": 96}
 OLD = {"vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4, "intermediate_size": 112}
 
@@ -107,11 +108,14 @@ SMALLS: list[tuple[str, dict[str, Any]]] = [
     ("granitemoe", {}),
     ("granitemoeshared", {"shared_intermediate_size": 40}),
     ("gpt_oss", {"sliding_window": 8, "num_local_experts": 6, "head_dim": 24}),
+    ("hunyuan_v1_moe", {"head_dim": 24, "attention_bias": True, "num_experts": 6, "moe_topk": 2}),
+    ("hunyuan_v1_moe", {"head_dim": 16, "num_experts": 5, "moe_topk": 3, "tie_word_embeddings": True}),
     ("ernie4_5_moe", {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 24, "moe_layer_end_index": 4}),
     ("ernie4_5_moe", {"moe_num_experts": 6, "moe_k": 2, "moe_layer_interval": 2, "use_bias": True}),
     ("glm4_moe", {**MOE, **DEEP, "use_qk_norm": True, "attention_bias": True, "head_dim": 24}),
     ("dots1", {**MOE, **DEEP, "sliding_window": 8, "max_window_layers": 4}),
     ("solar_open", {**MOE, **DEEP, "head_dim": 24}),
+    ("solar_open", {**MOE, **DEEP, "head_dim": 24, "attention_bias": True}),
 ]
 """Switches on and off, widths that divide nothing by chance."""
 
@@ -122,6 +126,11 @@ LATENTS: list[tuple[str, dict[str, Any]]] = [
     ("deepseek_v3", {**MOE, **DEEP, **MLA, "q_lora_rank": None, "attention_bias": True, "first_k_dense_replace": 9}),
     ("glm4_moe_lite", {**MOE, **DEEP, **MLA, "num_key_value_heads": 4}),
     ("glm4_moe_lite", {**MOE, **DEEP, **MLA, "mlp_layer_types": ["dense", "sparse"] * 3}),
+    ("deepseek_v32", {**MOE, **DEEP, **MLA, **INDEX, "num_key_value_heads": 4, "attention_bias": True}),
+    ("deepseek_v32", {**MOE, **DEEP, **MLA, **INDEX, "num_key_value_heads": 4, "first_k_dense_replace": 6}),
+    ("glm_moe_dsa", {**MOE, **DEEP, **MLA, **INDEX, "num_key_value_heads": 4}),
+    ("glm_moe_dsa", {**MOE, **DEEP, **MLA, **INDEX, "num_key_value_heads": 4, "index_topk_freq": 3}),
+    ("glm_moe_dsa", {**MOE, **DEEP, **MLA, **INDEX, "num_key_value_heads": 4, "index_topk_pattern": "FFSSFS"}),
     ("minicpm3", {**MLA, "num_key_value_heads": 4}),
     ("youtu", {**MLA, "num_key_value_heads": 4}),
 ]
@@ -150,6 +159,8 @@ FULL: list[tuple[str, dict[str, Any]]] = [
     ("glm4_moe", {"head_dim": 128, "attention_bias": True}),
     ("hunyuan_v1_dense", {"vocab_size": 128167, "intermediate_size": 14336, "num_key_value_heads": 8,
                           "head_dim": 128, "tie_word_embeddings": True}),
+    ("hunyuan_v1_moe", {"vocab_size": 128167, "intermediate_size": 3072, "num_key_value_heads": 8, "head_dim": 128,
+                        "num_experts": 64, "moe_topk": 8, "tie_word_embeddings": True}),
     ("ministral", {"vocab_size": 131072, "intermediate_size": 12288, "num_hidden_layers": 36, "head_dim": 128,
                    "sliding_window": 32768}),
     ("deepseek_v2", {"hidden_size": 5120, "intermediate_size": 12288, "num_hidden_layers": 60,
@@ -255,9 +266,10 @@ def test_defaults_are_those_of_the_class(name: str) -> None:
 
 def test_every_family_but_kimi_has_its_class() -> None:
     """Kimi K2 is DeepSeek V3 under another name; all other families of attention models are measured above."""
-    from pytest_roofline.readers import classic, dense, gemma, latent, mixture
+    from pytest_roofline.readers import classic, dense, gemma, latent, mixture, sparse_latent
 
-    families = {name for module in (dense, gemma, classic, mixture, latent) for name in module.FAMILIES}
+    modules = (dense, gemma, classic, mixture, latent, sparse_latent)
+    families = {name for module in modules for name in module.FAMILIES}
     assert families - {"kimi_k2"} == set(DEFAULTS)
     assert families <= set(known_families())
     assert len(families) >= 32
@@ -282,3 +294,22 @@ def test_a_live_module_and_its_config_agree(tied: bool) -> None:
     architecture = read_config(config)
     row_bytes = 0 if tied else SMALL["hidden_size"] * 4  # the module's count has the one looked-up row in it
     assert count_module(model).bytes_per_pass == architecture.streamed_parameters * 4 + row_bytes
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_live_module_tells_its_cache_by_its_config(dtype: torch.dtype) -> None:
+    """With a context: what a config in the module's dtype says, in the expected bytes; the least are the weights."""
+    from pytest_roofline.amounts import traffic_of
+    from pytest_roofline.backends.torch import TorchBackend
+
+    config = transformers.LlamaConfig(**SMALL, tie_word_embeddings=False)
+    model = transformers.LlamaForCausalLM(config).to(dtype)
+    kv = str(dtype).removeprefix("torch.")
+    paper = traffic_of([], config, batch=2, context=100, kv=kv)
+    live, short = (traffic_of([TorchBackend()], model, batch=2, context=context) for context in (100, None))
+    assert (live.kv_bytes_per_pass, live.kv_bytes_per_token) == (paper.kv_bytes_per_pass, paper.kv_bytes_per_token)
+    assert live.least_bytes_per_pass == short.bytes_per_pass == live.bytes_per_pass - live.kv_bytes_per_pass
+    assert live.notes[0].startswith("weights counted from the parameters, the KV cache (")
+    assert short.kv_bytes_per_token is None
+    model.config = None
+    assert traffic_of([TorchBackend()], model, batch=2, context=100).kv_bytes_per_pass == 0

@@ -107,8 +107,9 @@ def in_order(layers: list[LayerCache]) -> list[tuple[int, int]]:
 
 
 def latent_elements(model: torch.nn.Module) -> int:
-    """Elements per token that MLA layers together must keep: what their down projections put out."""
-    return sum(module.out_features for name, module in model.named_modules() if name.endswith("kv_a_proj_with_mqa"))
+    """Elements per token that MLA layers together must keep: what their down projections put out, and index keys."""
+    kept = ("kv_a_proj_with_mqa", "indexer.wk")
+    return sum(module.out_features for name, module in model.named_modules() if name.endswith(kept))
 
 
 def _cached(model: torch.nn.Module, tokens: int) -> list[tuple[int, int, int]]:

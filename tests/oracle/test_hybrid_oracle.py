@@ -59,6 +59,13 @@ def test_small_models_are_counted_exactly(model_type: str) -> None:
     _agrees(read_config(config), oracle.measure(config))
 
 
+@pytest.mark.parametrize("model_type", ["kimi_linear", "nemotron_h"])
+def test_classes_that_never_tie_are_counted_as_they_build(model_type: str) -> None:
+    """A head of its own, whatever the config says of ties."""
+    config = _config(model_type, {**SMALL[model_type], "tie_word_embeddings": True}, small=True)
+    _agrees(read_config(config), oracle.measure(config))
+
+
 @pytest.mark.parametrize("model_type", FULL)
 def test_full_models_are_counted_exactly(model_type: str) -> None:
     """Parameters and those that one token streams, at the sizes that people serve."""
