@@ -94,8 +94,9 @@ def decisions(ratios: Ratios, folder: Path, turns: int) -> None:
         ("pytest-codspeed", "codspeed_benchmark", ("codspeed",), ("--codspeed", "--codspeed-mode=walltime")),
     ):
         source = DECISIONS.replace("TURNS", str(turns)).replace("BENCHMARK", fixture).replace("OTHER", other)
-        # The budget is of the option: far below what the step reaches, so that nothing but the tool takes time.
-        asked = ("--roofline-device=cpu", "--roofline-at-least=0.05", "--roofline-inconclusive=pass")
+        # The budget is of the option: far below what the step reaches (2 to 10 % of any memory), so that nothing but
+        # the tool takes time.
+        asked = ("--roofline-device=cpu", "--roofline-at-least=0.01", "--roofline-inconclusive=pass")
         rows = run(folder, source, *plugins, more=(*asked, *more))
         ratios.figures[f"decision_s beside {other}"] = statistics.median(row["roofline.decode"] for row in rows)
         ratios.figures[f"{other}_s"] = statistics.median(row[other] for row in rows)
