@@ -27,10 +27,17 @@ from pytest_roofline.models.belongings import (
 )
 from pytest_roofline.models.caches import Reachable, reach, room_of
 from pytest_roofline.models.calls import Call, tensors_in
+from pytest_roofline.models.imprints import Imprints
 from pytest_roofline.models.launches import launches_seen
 from pytest_roofline.models.ledger import Ledger
 from pytest_roofline.models.operands import KNOWN_NAMESPACES, enter
-from pytest_roofline.models.outcome import close, needed_bytes_by_device, outliving_bytes, touched_devices
+from pytest_roofline.models.outcome import (
+    close,
+    needed_bytes_by_device,
+    outliving_bytes,
+    returned_tensors,
+    touched_devices,
+)
 from pytest_roofline.models.surveyor import TensorSurveyor
 from pytest_roofline.protocol import Trace, TraceRequest
 from pytest_roofline.traffic import Traffic
@@ -52,6 +59,7 @@ def trace_module(request: TraceRequest) -> Trace:
     found = reach(request.step, request.args, request.model)
     modules = _modules_of(request, found)
     ledger = Ledger(has_model=bool(modules))
+    imprints = Imprints(ledger)
     experts = register_modules(ledger, modules)
     register_arguments(ledger, request.args)
     states = register_caches(ledger, found)
@@ -61,9 +69,12 @@ def trace_module(request: TraceRequest) -> Trace:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(launches_seen(ledger))
         stack.enter_context(_AttentionCalls(ledger))
-        stack.enter_context(_Watch(ledger))
+        stack.enter_context(_Watch(ledger, imprints))
         outputs = request.step(*request.args)
     with torch.no_grad():
+        with suppress(*UNACCOUNTABLE):
+            imprints.compare(returned_tensors(outputs))
+            imprints.close()
         used = used_caches(ledger, states)
         traffic = account(
             ledger,
@@ -114,9 +125,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is not followed
 
     supports_higher_order_operators = True
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, imprints: Imprints) -> None:
         super().__init__()
         self._ledger = ledger
+        self._imprints = imprints
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -137,11 +149,14 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is not followed
                 decomposed = func.decompose(*args, **kwargs)
             if decomposed is not NotImplemented:
                 return decomposed
+        with suppress(*UNACCOUNTABLE), torch.no_grad():
+            self._imprints.compare((args, kwargs))
         result = func(*args, **kwargs)
         call = Call(name=str(func.overloadpacket), func=func, args=args, kwargs=kwargs, result=result)
         try:
             with torch.no_grad():
                 enter(self._ledger, call)
+                self._imprints.take(call)
         except UNACCOUNTABLE as e:
             reason = str(e).partition("\n")[0]
             self._ledger.open(f"{call.name} could not be accounted for ({type(e).__name__}: {reason})")

@@ -55,6 +55,21 @@ def test_an_eager_kernel_is_traced(roofline: Instrument) -> None:
     assert product.is_closed
 
 
+def test_an_extension_that_fills_a_copy_is_not_accused(roofline: Instrument) -> None:
+    """It reads what no trace sees: the copy alone is not all that was moved, and undeclared it is refused."""
+    source, hidden = torch.randn(LENGTH), torch.randn(LENGTH)
+
+    def kernel() -> Any:
+        made = source.clone()
+        ctypes.memmove(made.data_ptr(), hidden.data_ptr(), hidden.nbytes)
+        return made
+
+    result = measured(roofline, kernel, bytes_read=2 * source.nbytes, bytes_written=2 * source.nbytes)
+    assert "bytes-disagree" not in [finding.check for finding in result.findings if finding.severity == "bogus"]
+    with pytest.raises(RooflineUsageError, match="written behind the last traced operation"):
+        measured(roofline, kernel)
+
+
 def test_a_small_kernel_is_kept_cold_and_may_be_judged_hot(roofline: Instrument) -> None:
     """Cold, the caches are evicted between calls; hot, it is held against the cache and says so."""
     source, target = torch.randn(2**16), torch.empty(2**16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any
 
@@ -55,6 +56,44 @@ def test_an_output_filled_outside_the_dispatcher_is_open(w: Any) -> None:
     """Memory allocated here and filled by some other kernel is written by nobody that was seen."""
     assert is_open_because(run(lambda: torch.empty(1, 256)), "written by nothing that was traced")
     assert is_open_because(run(lambda x: torch.empty(1, 256) @ w, 1), "no traced operation wrote")
+
+
+def fill(target: Any, source: Any) -> None:
+    """Write the bytes of one tensor over another by their addresses, as an extension does."""
+    size = target.numel() * target.element_size()
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), size)
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+@pytest.mark.parametrize("is_viewed", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+def test_a_copy_that_an_extension_fills_is_open(w: Any, is_used: bool, is_viewed: bool, dtype: Any) -> None:
+    """A traced operation made it, and somebody else what is in it; a view or an addition behind that hides nothing."""
+    hidden = (w * 9).to(dtype)
+    source = w.to(dtype)
+
+    def step() -> Any:
+        made = source.clone()
+        fill(made, hidden)
+        seen = made.view(-1) if is_viewed else made
+        return seen + 1 if is_used else seen
+
+    assert is_open_because(run(step), "written behind the last traced operation")
+
+
+def test_operations_that_write_again_close_the_trace(w: Any) -> None:
+    """In place, through views, by lists of tensors and into a buffer that was there: all of it was seen."""
+
+    def step(x: Any) -> Any:
+        made = x @ w
+        made.view(-1)[3:40].mul_(2)
+        made[0].copy_(w[0])
+        torch._foreach_add_([made, made.T[2]], 1.0)
+        return made.relu_().sum(0, keepdim=True) @ w
+
+    with torch.inference_mode():
+        assert run(step, torch.randn(4, 256)).traffic.is_closed
+    assert run(step, torch.randn(4, 256)).traffic.is_closed
 
 
 def test_an_output_of_constants_is_open() -> None:
