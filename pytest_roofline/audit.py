@@ -217,7 +217,7 @@ class Audit:
                 "a remote audit is drained by its ids, and saw none: audit.claim(ids=...), or pass what the engine "
                 "yields through audit.received(...)"
             )
-        windows = rank_windows(ranks)
+        windows = rank_windows(ranks, do_share_tokens=share_tokens)
         if windows and (ids is not None or samples is not None or self._stated or self._receipts is not None):
             raise RooflineUsageError(
                 "ranks= has the window and the tokens of every rank: give no ids= or samples=, and no audit.window(), "

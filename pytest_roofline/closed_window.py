@@ -94,7 +94,7 @@ class Seen:
         if claimed.samples_s:
             return self._sampled_window(tokens, notes)
         if claimed.ranks and claimed_s is not None:
-            return self._ranks_window(tokens, stated_s, claimed_s, notes)
+            return self._ranks_window(stated_s, claimed_s, notes)
         span = matching_span(self.reads, stated_s)
         timed = find_timed(self.events, stated_s, self.passes_of(tokens))
         if span is not None and timed is not None and is_nearer(timed, span, stated_s):
@@ -138,16 +138,23 @@ class Seen:
             cpu_s=span.cpu_s,
         )
 
-    def _ranks_window(self, tokens: float, stated_s: float | None, claimed_s: float, notes: list[str]) -> Found:
+    def _ranks_window(self, stated_s: float | None, claimed_s: float, notes: list[str]) -> Found:
         """Of ranks, only this process was watched: its window, where two reads are a rank's, or the claim itself.
 
-        What else was read around them (the start of the processes, the wait for a barrier) is no window.
+        What else was read around them (the start of the processes, the wait for a barrier) is no window. In a rank's
+        own window there were its own passes, however many the others made in theirs.
         """
-        lengths = [rank.stop_s - rank.start_s for rank in self.claimed.ranks]
-        spans = (matching_span(self.reads, length_s) for length_s in [stated_s, *lengths])
-        span = next((span for span in spans if span is not None), None)
-        if span is not None:
-            return Found(window=self._read_window(tokens, span), claimed_s=claimed_s, bounds=_of_spans([span]))
+        timed = [(rank.stop_s - rank.start_s, rank.tokens) for rank in self.claimed.ranks]
+        for seconds in [claimed_s if stated_s is None else stated_s, *(length_s for length_s, _ in timed)]:
+            span = matching_span(self.reads, seconds)
+            if span is None:
+                continue
+            # Which of the ranks of this length it was, nobody says; where none was so long, it was any of them.
+            made = [count for length_s, count in timed if abs(length_s - seconds) <= MATCH * seconds]
+            made = made or [count for _, count in timed]
+            every = 1 if self.claimed.do_ranks_share_tokens else len(timed)
+            window = self._read_window(every * sum(made) / len(made), span)
+            return Found(window=window, claimed_s=claimed_s, bounds=_of_spans([span]))
         notes.append("the windows of the ranks are as they were stated: none of them was timed in this process")
         return Found(window=None, claimed_s=claimed_s)
 

@@ -210,7 +210,9 @@ class Hearing:
         evidence = replace(evidence, suspended_s=stops.inside_s, suspended_late_s=stops.late_s)
         fraction = (interval.low + interval.high) / 2 if interval is not None else None
         verdict = judge(evidence, fraction, self._checks)
-        rate = ledger.tokens_claimed / closed_s if closed_s > 0 else None
+        # The tokens of all ranks took until the last of them was done, however short this one's own window was.
+        every_s = max(closed_s, ledger.claim.seconds) if ledger.ranks else closed_s
+        rate = ledger.tokens_claimed / every_s if every_s > 0 else None
         traffic = self._traffic
         notes = [*ledger.notes, *self._notes, *([budgets.note] if budgets.note else [])]
         if not self._is_batch_known:

@@ -131,9 +131,11 @@ def sample_times(samples: Any) -> tuple[float, ...]:
     return tuple(finite(value, "samples") or 0.0 for value in values)
 
 
-def rank_windows(ranks: Any) -> tuple[RankWindow, ...]:
+def rank_windows(ranks: Any, *, do_share_tokens: bool = False) -> tuple[RankWindow, ...]:
     """The windows of several ranks, from (start in seconds, stop in seconds, tokens) each; None is no rank."""
     if ranks is None:
+        if do_share_tokens:
+            raise RooflineUsageError("share_tokens=True is said of ranks, and there are none: pass ranks= too")
         return ()
     try:
         found = [(start_s, stop_s, tokens) for start_s, stop_s, tokens in ranks]

@@ -34,6 +34,8 @@ MOST_DRAFTED = 65.0
 """Tokens that a pass yields at most where nobody said how many: llama-server's n-gram drafts are of up to 64."""
 PACED_SHARE = 0.3
 """A server that drafts answers pass by pass, so much of its time lies in pauses; a single stall is no such pace."""
+HELD_SHARE = 0.2
+"""Output that came within so little of the time from sending to the end was held back, and no pace is left in it."""
 SHORTENED = 0.5
 """Of a pass: a pause looks as short as this where a busy client reads the output before it a little late."""
 SAME_TEXT = 32
@@ -128,7 +130,10 @@ class Verdicts:
         return self._with_drafts(evidence, fastest)
 
     def _with_drafts(self, evidence: Evidence, fastest: Exchange | None) -> Evidence:
-        """Where nobody said how many tokens a pass yields, a pace of passes may explain what is too fast for one."""
+        """Where nobody said how many tokens a pass yields, a pace of passes may explain what is too fast for one.
+
+        So may the server's word that it drafts, and output that was held back on the way: no pace is left in that.
+        """
         window, roof = evidence.window, self.roof
         if self.is_tokens_per_pass_stated or fastest is None or window is None or roof is None:
             return evidence
@@ -137,9 +142,17 @@ class Verdicts:
         least_s = self._least_pass_s(roof)
         paced = paced_share(fastest, least_s / roof.slack)
         ratio = least_s / window.pass_s
-        if ratio > MOST_DRAFTED or paced < PACED_SHARE or evidence.exchanged is None:
+        is_said = self.observed.figures.drafted[0] > 0
+        is_held = sum(fastest.gaps_s) < HELD_SHARE * fastest.closed_s
+        if ratio > MOST_DRAFTED or not (is_said or is_held or paced >= PACED_SHARE) or evidence.exchanged is None:
             return evidence
-        exchanged = replace(evidence.exchanged, draft_ratio=ratio, paced_share=paced)
+        exchanged = replace(
+            evidence.exchanged,
+            draft_ratio=ratio,
+            paced_share=paced,
+            are_drafts_said=is_said,
+            is_held_back=is_held,
+        )
         return replace(evidence, exchanged=exchanged, limit=None, peak_limit_flops_per_s=None)
 
     def _aggregate(self) -> Evidence:
@@ -331,11 +344,12 @@ def paced_share(exchange: Exchange, pass_s: float) -> float:
     """Part of the time between first and last output that lies in pauses, where the output came pass by pass; else 0.
 
     What one pass yields may reach a busy client a little later than it was sent, so a pause may look shorter than a
-    pass. Bursts cannot: from the begin of one to the begin of the next it is a pass at least, by the mean.
+    pass. Bursts cannot: from the begin of one to the begin of the next it is a pass at least, by the mean. One of them
+    may look like two, where the client was held up amid its output.
     """
     gaps = exchange.gaps_s
     whole, pauses = sum(gaps), [gap for gap in gaps if gap >= SHORTENED * pass_s]
-    if not pauses or whole / len(pauses) < pass_s:
+    if not pauses or whole / max(1, len(pauses) - 1) < pass_s:
         return 0.0
     return sum(pauses) / whole
 

@@ -173,7 +173,7 @@ def tokens_disagree(evidence: Evidence) -> Finding | None:
         return None
     if not window.are_passes_watched:
         return _none_inside(evidence, window, claimed)
-    possible = window.passes * evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart
+    possible = window.passes * evidence.batch * evidence.tokens_per_pass / evidence.least_share
     if claimed <= possible * (1 + TOKENS_TOLERANCE):
         return None
     return Finding(
@@ -191,7 +191,7 @@ def tokens_disagree(evidence: Evidence) -> Finding | None:
 
 def _none_inside(evidence: Evidence, window: Window, claimed: float) -> Finding | None:
     """The watched step ran behind the window alone. What ran inside may be work that is not watched."""
-    needed = claimed / (evidence.batch * evidence.tokens_per_pass * evidence.ranks_apart)
+    needed = claimed * evidence.least_share / (evidence.batch * evidence.tokens_per_pass)
     if window.passes_behind < needed * (1 - TOKENS_TOLERANCE):
         return None  # a check or two, of whatever was timed
     where = f" at {window.stop_where}" if window.stop_where else ""

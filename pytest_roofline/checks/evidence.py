@@ -256,3 +256,10 @@ class Evidence:
     def ranks_apart(self) -> int:
         """Ranks that made tokens of their own: each of them ran the passes of its share alone."""
         return 1 if self.do_ranks_share_tokens else max(1, len(self.ranks))
+
+    @property
+    def least_share(self) -> float:
+        """Part of all tokens that the rank with the fewest made: which of them this process is, nobody says."""
+        if self.do_ranks_share_tokens or not self.ranks:
+            return 1.0
+        return min(rank.tokens for rank in self.ranks) / sum(rank.tokens for rank in self.ranks)

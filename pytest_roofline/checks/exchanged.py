@@ -36,5 +36,9 @@ class Exchanged:
     """By how much a request exceeds what one token per pass allows, where nobody said how many a pass yields."""
     paced_share: float = 0.0
     """Part of that request's time in pauses that are long enough for a pass."""
+    are_drafts_said: bool = False
+    """Whether the server itself says that it drafts."""
+    is_held_back: bool = False
+    """Whether the output came all together, so that no pace can be seen in it."""
     replay: Replay | None = None
     are_prompts_fresh: bool = True

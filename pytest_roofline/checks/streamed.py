@@ -109,12 +109,20 @@ def drafts_unsure(evidence: Evidence) -> Finding | None:
     seen = evidence.exchanged
     if seen is None or seen.draft_ratio is None:
         return None
+    if seen.are_drafts_said:
+        sign = "and this one says that it does"
+    elif seen.is_held_back:
+        sign = (
+            "and how it did cannot be seen: its output came all together at the end (a proxy or a server that buffers)"
+        )
+    else:
+        sign = f"and its output came in bursts with {format_fraction(seen.paced_share)} of the time between them"
     return Finding(
         check="ceiling-unsure",
         severity="inconclusive",
         message=(
             f"{format_ratio(seen.draft_ratio)} what one token per pass allows: a server that drafts may be so fast, "
-            f"and its output came in bursts with {format_fraction(seen.paced_share)} of the time between them"
+            f"{sign}"
         ),
         figures={"ratio": seen.draft_ratio, "paced_share": seen.paced_share},
         remedy="say how many tokens a pass yields: tokens_per_pass=2.8, or tokens_per_pass=1 where nothing is drafted",

@@ -110,6 +110,25 @@ def test_a_watched_rank_has_its_own_passes() -> None:
     assert audit.result.verdict.outcome == "passed"
 
 
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "timed"])
+@pytest.mark.parametrize("theirs", [10, 100, 1000])
+def test_ranks_that_had_more_or_fewer_to_do(theirs: int, is_watched: bool) -> None:
+    """In its own window a rank made its own tokens; what another made in a longer or shorter one is in none of them."""
+    rank = Rank()
+    with rank.roofline.audit(traffic=WEIGHTS) as audit:
+        step = audit.watch(rank.model.step) if is_watched else rank.model.step
+        start = time.perf_counter()
+        for _ in range(PASSES):
+            step()
+        rank.backend.synchronize()
+        stop = time.perf_counter()
+        audit.claim(ranks=[(start, stop, PASSES), (start, start + theirs * PASS_S, theirs)])
+    result = audit.result
+    assert [one.check for one in result.findings] == []
+    assert result.step_s == pytest.approx(PASS_S, rel=0.01)
+    assert result.tokens_per_s == pytest.approx((PASSES + theirs) / (max(PASSES, theirs) * PASS_S), rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("ranks", "words"),
     [
@@ -129,6 +148,13 @@ def test_ranks_that_are_none_are_a_usage_error(ranks: Any, words: str) -> None:
     with pytest.raises(RooflineUsageError) as excinfo, Rank().roofline.audit() as audit:
         audit.claim(ranks=ranks)
     assert words in str(excinfo.value)
+
+
+def test_tokens_that_no_ranks_share_are_a_usage_error() -> None:
+    """The windows were forgotten, and with them the check."""
+    words = "share_tokens=True is said of ranks, and there are none"
+    with pytest.raises(RooflineUsageError, match=words), Rank().roofline.audit() as audit:
+        audit.claim(tokens=10, seconds=1.0, share_tokens=True)
 
 
 @pytest.mark.parametrize("beside", [{"ids": [1, 2, 3]}, {"samples": [0.1, 0.1]}])

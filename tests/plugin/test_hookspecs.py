@@ -35,9 +35,11 @@ def test_every_hook_is_in_the_list() -> None:
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
 def test_the_plugin_declares_what_is_described(pytestconfig: pytest.Config, hook: Any) -> None:
-    """The same name with the same arguments: the plugin declares its hooks without the words."""
+    """The same name with the same arguments and options: the plugin declares its hooks without the words."""
     declared = getattr(pytestconfig.hook, hook.__name__).spec
     assert list(declared.argnames) == list(inspect.signature(hook).parameters)
+    described = getattr(hook, "pytest_spec", {"firstresult": False})
+    assert bool(declared.opts["firstresult"]) is bool(described["firstresult"])
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)

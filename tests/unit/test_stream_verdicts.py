@@ -305,6 +305,53 @@ def test_bursts_that_a_busy_client_reads_late_are_bursts() -> None:
     assert "say how many tokens a pass yields" in result.findings[0].remedy
 
 
+def test_a_client_that_was_held_up_amid_a_burst_makes_nobody_a_cheat() -> None:
+    """Five tokens a pass of 10 ms, and 5 ms in which nothing was read: eight pauses then, and time for seven passes."""
+
+    def read_late(start_s: float) -> Exchange:
+        made = [start_s + 0.01 * (number // 5) + 0.0002 * (number % 5) for number in range(40)]
+        times = [start_s + 0.0351 if start_s + 0.0301 < at < start_s + 0.0351 else at for at in made]
+        return exchange(
+            start_s - 0.01,
+            tokens=40,
+            end_s=times[-1],
+            arrivals=tuple(Arrival(at_s=at, tokens=None) for at in times),
+            useful_s=times[0],
+        )
+
+    answers = [read_late(1.0 + number) for number in range(6)]
+    assert sum(gap >= 0.0048 for gap in answers[0].gaps_s) == 8
+    result = judged(answers)
+    assert result.verdict.outcome == "inconclusive"
+    assert ("ceiling-unsure", "inconclusive") in found(result)
+
+
+def test_output_that_came_all_together_may_have_been_drafted() -> None:
+    """No pace is left to see through such a proxy. Who states what a pass yields is held to it; so is an even pace."""
+    held = row(6, gap_s=0.0, ttft_s=0.2)
+    result = judged(held)
+    assert result.verdict.outcome == "inconclusive"
+    assert any(
+        "its output came all together, so that its pace cannot be seen" in finding.message
+        for finding in result.findings
+    )
+    assert judged(held, is_stated=True).verdict.outcome == "bogus"
+    assert judged(row(6, gap_s=0.002, ttft_s=0.07)).verdict.outcome == "bogus"
+
+
+def test_a_server_that_says_that_it_drafts_is_not_accused_of_it() -> None:
+    """In an even stream no pace is left to see. Its word makes no rate, and nobody else's silence one."""
+    for drafted, outcome in ((48, "inconclusive"), (None, "bogus")):
+        usage = Usage(prompt_tokens=0, completion_tokens=65, drafted_tokens=drafted, accepted_tokens=drafted)
+        result = judged(row(6, gap_s=0.003, ttft_s=0.003, usage=usage))
+        assert result.verdict.outcome == outcome
+    said = judged(row(6, gap_s=0.0, ttft_s=0.2, usage=replace(usage, drafted_tokens=48, accepted_tokens=48)))
+    assert any(
+        "a server that drafts may be so fast, and this one says that it does" in one.message for one in said.findings
+    )
+    assert judged(row(6, gap_s=0.0, ttft_s=0.002, usage=replace(usage, drafted_tokens=48))).verdict.outcome == "bogus"
+
+
 def test_an_even_pace_of_half_a_pass_is_no_burst() -> None:
     """Every pause is over half a pass, but from one to the next it is no whole one: bogus, as before."""
     assert paced_share(exchange(gap_s=0.006), 0.01) == 0.0

@@ -139,7 +139,7 @@ def test_a_child_that_ends_gives_nothing_back(tmp_path: Path) -> None:
         turnstile = Turnstile(folder=str(tmp_path), wait_s=0.01, say=said.append)
         with pytest.raises(InconclusiveMeasurement), turnstile.hold(CARD):
             pytest.fail("measured beside somebody else")
-        assert f": pid {process.pid}, since " in said[0]
+        assert f": pid {process.pid} " in said[0]
         process.kill()
 
 
