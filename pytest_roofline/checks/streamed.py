@@ -112,9 +112,7 @@ def drafts_unsure(evidence: Evidence) -> Finding | None:
     if seen.are_drafts_said:
         sign = "and this one says that it does"
     elif seen.is_held_back:
-        sign = (
-            "and how it did cannot be seen: its output came all together at the end (a proxy or a server that buffers)"
-        )
+        sign = "and its output came all together, so that its pace cannot be seen (a proxy or a server that buffers)"
     else:
         sign = f"and its output came in bursts with {format_fraction(seen.paced_share)} of the time between them"
     return Finding(
