@@ -13,7 +13,7 @@ IDLE_SHARE = 0.01
 """Of what a pass has to move: one that moved less did no work that it could be timed by."""
 
 
-_UNSEEN = ("cannot be seen", "not known", "reads are known")
+_UNSEEN = ("cannot be seen", "not known", "reads are known", "written behind")
 """In what a trace says where something ran that it cannot look into: a replayed graph, a kernel, an extension."""
 
 

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from pytest_roofline.generation_traffic import _has_unseen  # noqa: E402
 from pytest_roofline.models.module import trace_module  # noqa: E402
 from pytest_roofline.protocol import Trace, TraceRequest  # noqa: E402
 
@@ -79,6 +80,23 @@ def test_a_copy_that_an_extension_fills_is_open(w: Any, is_used: bool, is_viewed
         return seen + 1 if is_used else seen
 
     assert is_open_because(run(step), "written behind the last traced operation")
+
+
+def test_a_generation_takes_no_unseen_work_for_idleness(w: Any) -> None:
+    """What opens a trace because something ran unseen is known as that where idle passes are counted."""
+
+    def filled() -> Any:
+        made = w.clone()
+        fill(made, w * 9)
+        return made
+
+    def unknown() -> Any:
+        return torch.ops.roofline_closed.double(w)
+
+    torch.library.custom_op("roofline_closed::double", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    for step in (filled, unknown):
+        assert _has_unseen(run(step).traffic), step.__name__
+    assert not _has_unseen(run(lambda: torch.zeros(4)).traffic)
 
 
 def test_operations_that_write_again_close_the_trace(w: Any) -> None:
