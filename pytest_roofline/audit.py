@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_roofline.backends.private_clock import held_up_s, processor_clock
 from pytest_roofline.checks.claimed import ClockDrift
 from pytest_roofline.checks.ranks import combine
-from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks
+from pytest_roofline.clock_watch import ClockWatch, Stamp, drifts, host_clocks, stretches
 from pytest_roofline.closed_window import Seen
 from pytest_roofline.closing import Closing
 from pytest_roofline.compile_logs import CompileLogs
@@ -271,14 +271,14 @@ class Audit:
             batch=self._batch,
             tokens_per_pass=tokens_of_a_pass(self._tokens_per_pass, claimed.outputs),
         )
-        closing = Closing(
+        ledger = Closing(
             seen=seen,
             compilations=self._compile_logs.entries() if self._compile_logs is not None else (),
             is_lazy=self._backend.is_lazy,
             drifts=self._drifts(),
+            public_stretches=stretches(self._entry_stamps, self._claim_stamps),
             whole_audit_s=claimed.entry_s - self._entry_s,
-        )
-        ledger = closing.ledger()
+        ).ledger()
         self._result = self._judge(ledger if self._receipts is None else self._receipts.close(ledger))
 
     def _drifts(self) -> tuple[ClockDrift, ...]:

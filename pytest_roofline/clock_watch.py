@@ -313,6 +313,11 @@ def drifts(before: dict[str, Stamp], after: dict[str, Stamp]) -> tuple[ClockDrif
     )
 
 
+def stretches(before: dict[str, Stamp], after: dict[str, Stamp]) -> tuple[tuple[float, float], ...]:
+    """From when to when each public clock went between two sets of stamps, in its own seconds."""
+    return tuple((start.value_s, after[name].value_s) for name, start in before.items() if name in after)
+
+
 def _without_ended_wrappers(clock: Any) -> Any:
     """The clock behind wrappers whose audits are over: `monkeypatch` may have put one back."""
     while True:

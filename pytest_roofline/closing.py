@@ -17,6 +17,9 @@ from pytest_roofline.ledger import Ledger
 from pytest_roofline.protocol import Compilation
 from pytest_roofline.samples import median
 
+STAMPED_S = 1e-3
+"""By so much a stamp of another process may lie outside: a time server moves ``time.time`` a little."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
@@ -26,6 +29,8 @@ class Closing:
     compilations: Sequence[Compilation] = ()
     is_lazy: bool = False
     drifts: tuple[ClockDrift, ...]
+    public_stretches: Sequence[tuple[float, float]] = ()
+    """The audit up to its claim on each public clock."""
     whole_audit_s: float
 
     def ledger(self) -> Ledger:
@@ -65,8 +70,17 @@ class Closing:
             outputs=claimed.outputs,
             ranks=claimed.ranks,
             do_ranks_share_tokens=claimed.do_ranks_share_tokens,
+            are_ranks_borne_out=found.window is not None or self._are_ranks_inside(),
             notes=tuple(notes),
             not_checked=tuple(self._not_checked()),
+        )
+
+    def _are_ranks_inside(self) -> bool:
+        """Whether all stamps of the ranks lie in this audit by one clock, or as seconds after a barrier in it."""
+        together = combine(self.seen.claimed.ranks)
+        stretches = (*self.public_stretches, (0.0, self.whole_audit_s))
+        return together is None or any(
+            low - STAMPED_S <= together.start_s and together.stop_s <= high + STAMPED_S for low, high in stretches
         )
 
     def _not_checked(self) -> Iterator[str]:

@@ -328,6 +328,7 @@ class Hearing:
             tokens_per_pass=ledger.tokens_per_pass,
             ranks=ledger.ranks,
             do_ranks_share_tokens=ledger.do_ranks_share_tokens,
+            are_ranks_borne_out=ledger.are_ranks_borne_out,
             allow=self._settings.allow,
         )
         if bench is None:

@@ -16,6 +16,9 @@ from pytest_roofline.errors import RooflineUsageError
 BEYOND_MARKERS_S = 100e-6
 """Work that no marker covers (a foreign stream) counts only when it outlasts the marked queues by this much."""
 
+SHARED_TOLERANCE = 0.02
+"""By so much, or by one token, the counts of ranks may differ that made the same tokens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
@@ -46,6 +49,8 @@ class Ledger:
     outputs: Any
     ranks: tuple[RankWindow, ...]
     do_ranks_share_tokens: bool
+    are_ranks_borne_out: bool
+    """Whether this process timed one of their windows, or all of them lie in the audit by one of its clocks."""
     notes: tuple[str, ...]
     not_checked: tuple[str, ...]
 
@@ -155,6 +160,12 @@ def rank_windows(ranks: Any, *, do_share_tokens: bool = False) -> tuple[RankWind
         windows.append(RankWindow(start_s=start, stop_s=stop, tokens=made))
     if not windows:
         raise RooflineUsageError("ranks is empty; it must have (start_s, stop_s, tokens) of each rank")
+    made_by = [window.tokens for window in windows]
+    if do_share_tokens and max(made_by) - min(made_by) > max(1.0, SHARED_TOLERANCE * max(made_by)):
+        raise RooflineUsageError(
+            f"share_tokens=True says that all ranks made the same tokens, and they made {min(made_by):g} to "
+            f"{max(made_by):g}: leave it out where each rank made its own, or count the same tokens on every rank"
+        )
     return tuple(windows)
 
 

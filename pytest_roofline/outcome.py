@@ -82,8 +82,8 @@ def outcome_of(
         return Outcome(standing="inconclusive", standings=tuple(standings), reason="; ".join(reasons))
     if settings.is_budget_explicit and not results:
         error = RooflineUsageError(
-            "the marker asks for at_least, but nothing was measured: call roofline.decode, prefill, kernel or audit "
-            "in the test"
+            "the marker asks for at_least, but nothing was measured: call roofline.decode, prefill, kernel, generate, "
+            "stream, audit or annotate in the test"
         )
         return Outcome(standing="failed", error=error)
     failed = [result for result in results if result.verdict.outcome == "failed"]
@@ -111,7 +111,7 @@ def _of_exception(results: Sequence[Result], raised: BaseException) -> Outcome:
         index, comparison = asserted
         result = results[index]
         reason = _court_doubt(result) or _undecided(result, comparison) or _excused(result, comparison)
-        if reason:
+        if reason and result.verdict.outcome != "failed":  # that its budget was missed is no matter of doubt
             standings[index] = "inconclusive"
             return Outcome(standing="inconclusive", standings=tuple(standings), reason=reason)
         standings[index] = "failed"
@@ -139,6 +139,8 @@ def _doubt(result: Result, settings: Settings) -> str:
         return ""
     if found := _court_doubt(result):
         return found
+    if result.verdict.outcome == "failed":
+        return ""  # its budget was missed, whatever else the test wanted to know of it
     for comparison in result.fraction.comparisons:
         if undecided := _undecided(result, comparison):
             return undecided
@@ -177,12 +179,27 @@ def _undecided(result: Result, comparison: Comparison) -> str:
         return ""
     bounds = result.fraction.bounds
     is_known = math.isfinite(bounds.high)
-    unknown = "not known (the time of a pass cannot be told from the noise: it needs more passes, or longer ones)"
-    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if is_known else unknown
+    between = f"between {format_fraction(bounds.low)} and {format_fraction(bounds.high)}" if is_known else "not known"
+    if not is_known:
+        between += f" ({_why_unknown(result)})"
     return (
         f"{result.label}: the fraction is {between}, which does not decide "
         f"{comparison.operator} {format_fraction(comparison.other)}"
     )
+
+
+def _why_unknown(result: Result) -> str:
+    """What keeps a fraction from being known."""
+    seen = result.evidence.exchanged
+    if seen is not None and seen.tokens is None:
+        return "the server does not say how many tokens it sent: no usage, no ids and no log probabilities"
+    if seen is not None and result.ceiling is None:
+        return "there is no ceiling: state model= or traffic=, and device= or bandwidth=, of the server"
+    if result.traffic is None:
+        return "the bytes of a pass are not known: give model= or traffic="
+    if seen is not None:
+        return "no answer has two outputs with tokens between them"
+    return "the time of a pass cannot be told from the noise: it needs more passes, or longer ones"
 
 
 def asserted_comparison(results: Sequence[Result], raised: BaseException) -> tuple[int, Comparison] | None:
@@ -258,12 +275,14 @@ def _place_lines(result: Result, settings: Settings, *, is_above: bool) -> list[
 
 
 def sources_of(result: Result, settings: Settings) -> dict[str, str | None]:
-    """Where at_least and at_most of a result were given; None where nothing asks, or an argument of the call does."""
+    """Where at_least and at_most of a result were given; None where nothing asks."""
     if not result.fraction.is_measured:
         return {"at_least_from": None, "at_most_from": None}
     low, high = settings.at_least, settings.at_most
+    seen = result.evidence.exchanged
+    argument = f"{seen.asked_by}= of roofline.stream" if seen is not None and seen.asked_by else None
     return {
-        "at_least_from": low.place_of(result.verdict.at_least, result.device) if low else None,
+        "at_least_from": argument or (low.place_of(result.verdict.at_least, result.device) if low else None),
         "at_most_from": high.place_of(result.verdict.at_most, result.device) if high else None,
     }
 

@@ -197,7 +197,8 @@ def summarise(config: pytest.Config, terminalreporter: Any) -> None:
                 terminalreporter.write(text, **({colour: True} if colour else {}))
             terminalreporter.write("\n")
     for fault in tally.faults:
-        terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)
+        said = fault.removeprefix("--roofline=require ")
+        terminalreporter.write_line(f"ERROR: --roofline=require: {said}", red=True)
     # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
     terminalreporter.stats.get("skipped", []).sort(key=lambda report: status_of(report) is not None)
 

@@ -22,6 +22,32 @@ from pytest_roofline.units import format_seconds
 
 PROMPT = "Describe a long walk along a river, from its spring to the sea, with every village on the way."
 REPLAY_RATIO = 10.0
+_ADDRESS = "check the address (it ends in /v1), and the name of the model (served=)"
+_ACCEPTED = "see what the server accepts (body= adds keys, and takes those out that are None)"
+_KEY = "give the server's key: api_key="
+_LOAD = "look into the server's log, and ask for less at once (concurrency=)"
+_SLOW = "see whether the server is busy or hangs (its log), or give it longer: timeout_s="
+_SERVERS_OWN = "the server broke off or said this itself: look into its log"
+_REMEDIES = (
+    ("HTTP 401", _KEY),
+    ("HTTP 403", _KEY),
+    ("HTTP 404", _ADDRESS),
+    ("HTTP 405", _ADDRESS),
+    ("HTTP 408", _SLOW),
+    ("HTTP 429", _LOAD),
+    ("HTTP 4", f"{_ACCEPTED}, and the name of the model (served=)"),
+    ("HTTP 5", _LOAD),
+    ("HTTP ", _ADDRESS),
+    ("no stream of events", f"{_ADDRESS}; {_ACCEPTED}"),
+    ("ConnectTimeout", f"{_ADDRESS}, and whether a server can be reached there"),
+    ("ConnectError", f"{_ADDRESS}, and whether a server runs there"),
+    ("ReadTimeout", _SLOW),
+    ("WriteTimeout", _SLOW),
+    ("PoolTimeout", _SLOW),
+    ("no end after", _SLOW),
+    ("an answer without any output", "ask for more tokens (tokens=), or have it think less (body=)"),
+)
+"""By how an error begins; the first that fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +131,10 @@ def observe(job: StreamJob, endpoint: Endpoint) -> Observed:
     exchanges = endpoint.ask_all(prompts, tokens=job.tokens, at_once=job.at_once)
     figures = StreamFigures(exchanges=tuple(exchanges), asked_at_once=job.at_once)
     if not figures.answered:
-        said = "; ".join(dict.fromkeys(one.error or "no output" for one in exchanges))
+        said = list(dict.fromkeys(one.error or "no output" for one in exchanges))
         raise MeasurementError(
-            f"none of {len(exchanges)} requests to {endpoint.url} was answered: {said:.500}\n"
-            "  do: check the address (it ends in /v1), the name of the model (served=) and what the server accepts "
-            "(body= adds keys, and takes those out that are None)"
+            f"none of {len(exchanges)} requests to {endpoint.url} was answered: {'; '.join(said):.500}\n"
+            f"  do: {'; or '.join(dict.fromkeys(remedy_of(error) for error in said))}"
         )
     if not job.is_repeat_tried:
         return Observed(figures=figures, asked_tokens=job.tokens, are_prompts_fresh=job.is_fresh)
@@ -122,6 +147,11 @@ def observe(job: StreamJob, endpoint: Endpoint) -> Observed:
         replay=replay_of(fresh, repeated),
         notes=tuple(prefix_notes(fresh, repeated)),
     )
+
+
+def remedy_of(error: str) -> str:
+    """What to do about the error of a request, by the words that `Endpoint` and `Intake` have for its kinds."""
+    return next((remedy for beginning, remedy in _REMEDIES if error.startswith(beginning)), _SERVERS_OWN)
 
 
 def replay_of(fresh: Exchange, repeated: Exchange) -> Replay | None:

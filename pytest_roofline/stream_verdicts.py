@@ -41,6 +41,10 @@ SHORTENED = 0.5
 SAME_TEXT = 32
 """Characters: shorter answers are alike by chance."""
 NOT_JUDGED = "figures only, not judged: state model= (or traffic=) and device= (or bandwidth=) of the server"
+UNCOUNTED = (
+    "the server does not say how many tokens it sent (no usage, no ids, no log probabilities): there are times, and no "
+    "rate and no fraction"
+)
 NOT_CHECKED = (
     "the passes of a remote server cannot be seen: tokens are by its own usage and ids, a pass by what was stated",
     "model, weights and device behind the endpoint are stated, not seen",
@@ -193,6 +197,8 @@ class Verdicts:
             exchanged=Exchanged(
                 is_aggregate=is_aggregate,
                 answered=len(figures.answered),
+                slack=roof.slack if roof is not None else None,
+                asked_by=None if own is None else f"at_least_{'aggregate' if is_aggregate else 'per_user'}",
                 failed=len(figures.failed),
                 failures=tuple(dict.fromkeys(one.error or "no output" for one in figures.failed))[:4],
                 chunks=sum(len(one.arrivals) for one in figures.answered),
@@ -281,6 +287,8 @@ class Verdicts:
             notes.append(NOT_JUDGED)
         elif self.roof.overflow:
             notes.append(self.roof.overflow)
+        if figures.answered and figures.tokens is None:
+            notes.append(UNCOUNTED)
         if not self.observed.are_prompts_fresh:
             notes.append("the prompts were sent as they are: a cache of prefixes may have been warm")
         cached = figures.cached_share

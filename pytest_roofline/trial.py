@@ -194,7 +194,7 @@ class Trial:
                     budgets.at_most,
                     allowances(traffic, ceiling, knee, bench.probe.excess, is_hot=job.is_hot),
                 ),
-                keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + passes_kept(self.loop),
+                keep_back=(ALTERNATIONS if bench.limit.is_measured else 0) + self._kept,
                 compilations=compiled.entries,
                 conditions=meanwhile.around(watch.since_last),
                 onlooker=bench.onlooker,
@@ -264,6 +264,10 @@ class Trial:
         written = min(knee, traffic.written_bytes_per_pass)
         return traffic, cold_loop(self.loop, bench.device, bench.backends, needed), written, note
 
+    @property
+    def _kept(self) -> int:
+        return passes_kept(self.loop, has_reference=self._job.reference is not None)
+
     def _confronted(self, evidence: Evidence, loop: Any, bench: Bench, timing: Timing) -> Evidence:
         """Before anyone is accused without a sheet: best-of-all probes and blocks, five times in turn."""
         needed = memory_bytes(evidence)
@@ -271,7 +275,7 @@ class Trial:
             return evidence
         passes = timing.samples[-1].passes
         if loop.room_left is not None and not loop.has_reset:
-            passes = max(1, min(passes, (loop.room_left - passes_kept(self.loop)) // ALTERNATIONS))
+            passes = max(1, min(passes, (loop.room_left - self._kept) // ALTERNATIONS))
         bench.onlooker.tell("faster than the probe: both again, in turns")
         with bench.best_of_all() as best:
             return replace(evidence, confrontation=confront(loop, best, passes, needed))
@@ -310,7 +314,7 @@ class Trial:
             pass_s=pass_s,
             place=counted.place,
             clock=bench.backend.clock,
-            keep_back=passes_kept(self.loop),
+            keep_back=self._kept,
         )
         alone = count(until_s=begun_s + self._job.max_time_s)
         if alone is None or not is_clearly_fewer(evidence, alone):

@@ -153,7 +153,9 @@ def _budget_error(evidence: Evidence, verdict: Verdict) -> RooflineError:
             pattern += " and link"
         rate, allowed = _rates(evidence, ceiling, fraction)
         name = ceiling.bandwidth_source if evidence.kind == "stream" else f"probed {pattern}"
-        what = f"the {name} ceiling ({format_rate(rate)} of {format_rate(allowed)} {_unit(evidence)})"
+        seen = evidence.exchanged
+        whose = "" if seen is None else " in aggregate" if seen.is_aggregate else " per user"
+        what = f"the {name} ceiling ({format_rate(rate)} of {format_rate(allowed)} {_unit(evidence)}{whose})"
         reasons.append(f"{ceiling.bound}-bound")
     if evidence.traffic is not None and evidence.traffic.extra:
         name, extra_bytes = evidence.traffic.extra[0]

@@ -209,8 +209,13 @@ class WorkProof:
 
     def _compared(self, witness: Witness, reference: Callable[..., Any]) -> Compared:
         """Up to three passes of each in a row, from the same state where there is a reset."""
-        passes = REFERENCE_PASSES if self._loop.room_left is None else min(REFERENCE_PASSES, self._loop.room or 1)
-        if not self._has_room(2 * passes):
+        left = self._loop.room if self._loop.has_reset else self._loop.room_left
+        passes = (
+            REFERENCE_PASSES
+            if left is None
+            else max(1, min(REFERENCE_PASSES, left // (1 if self._loop.has_reset else 2)))
+        )
+        if not self._has_room(2 * passes, is_asked=True):
             return self._not_compared("no room for further passes (give reset= or passes_per_reset=)")
         arguments = self._loop.arguments()
         if witness.size_bytes(arguments) > KEPT_ASIDE_BYTES:
@@ -309,11 +314,11 @@ class WorkProof:
         if self._loop.has_reset:
             self._loop.reset()
 
-    def _has_room(self, passes: int) -> bool:
-        """Whether so many may run: a state that cannot be reset is left alone unless its room is known."""
+    def _has_room(self, passes: int, *, is_asked: bool = False) -> bool:
+        """Whether so many may run: unasked, a state that cannot be reset is left alone unless its room is known."""
         if self._loop.has_reset or self._loop.room_left is None:
             return True
-        return self._loop.is_room_known and self._loop.room_left >= passes
+        return (is_asked or self._loop.is_room_known) and self._loop.room_left >= passes
 
     @staticmethod
     def _outputs_of(witness: Witness, output: Any, arguments: tuple[Any, ...]) -> Any:
@@ -337,11 +342,13 @@ def tolerance_of(difference: Difference) -> float:
     return math.sqrt(difference.epsilon)
 
 
-def passes_kept(loop: Loop) -> int:
-    """Passes that a measurement leaves over for the default look: few of many, and none where the room is assumed."""
-    if loop.has_reset or loop.room is None or not loop.is_room_known or loop.room < ROOM_WORTH_KEEPING:
+def passes_kept(loop: Loop, *, has_reference: bool) -> int:
+    """Passes that a measurement leaves over: of many a few for the default look, and those that were asked for."""
+    if loop.has_reset or loop.room is None:
         return 0
-    return PASSES_OF_A_LOOK
+    is_looked_at = loop.is_room_known and loop.room >= ROOM_WORTH_KEEPING
+    asked = min(2 * REFERENCE_PASSES, loop.room // 4) if has_reference else 0
+    return (PASSES_OF_A_LOOK if is_looked_at else 0) + asked
 
 
 def witness_of(backend: Backend) -> Witness | None:

@@ -27,6 +27,7 @@ from pytest_roofline.checks.ranks import rank_window
 from pytest_roofline.checks.scaling import does_not_grow, does_not_scale
 from pytest_roofline.checks.steadiness import cache_resident, drifted, plateau_unsure, too_few_samples
 from pytest_roofline.checks.streamed import (
+    above_stated,
     answers_replayed,
     answers_too_few,
     drafts_unsure,
@@ -67,6 +68,7 @@ CHECKS: tuple[Check, ...] = (
     does_not_grow,
     drafts_unsure,
     held_back,
+    above_stated,
     above_ceiling,
     places_unsure,
     probe_unsure,

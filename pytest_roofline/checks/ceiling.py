@@ -228,6 +228,8 @@ def above_ceiling(evidence: Evidence) -> Finding | None:
     bounds = fraction_bounds(evidence)
     if bounds is None or evidence.is_cache_hot or bounds.low <= MEASURED_SLACK:
         return None
+    if evidence.exchanged is not None:
+        return None  # a server's ceiling was stated, not probed: `streamed` says what is wrong with it
     if faster_than_limit(evidence) is not None or compute_unsure(evidence) is not None:
         return None  # said already, and with the limit's own figures
     return Finding(

@@ -239,6 +239,8 @@ class Evidence:
     """Windows of several ranks that the claim speaks of together; empty for one process."""
     do_ranks_share_tokens: bool = False
     """Whether every rank worked on the same tokens (tensor parallel), which then count once."""
+    are_ranks_borne_out: bool = True
+    """Whether the claiming process timed one of their windows, or its clocks went through all of them meanwhile."""
     work: Work | None = None
     """What was tried after the measurement; None where nothing was."""
     counted: Counted | None = None

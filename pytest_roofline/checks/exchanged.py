@@ -20,6 +20,10 @@ class Exchanged:
 
     is_aggregate: bool
     answered: int
+    slack: float | None = None
+    """By how much all together may exceed the stated ceiling before it is in doubt; None where none was stated."""
+    asked_by: str | None = None
+    """The argument of the call that gave the budget; None where marker or options did, or nobody."""
     failed: int = 0
     failures: tuple[str, ...] = ()
     """In words, each once."""

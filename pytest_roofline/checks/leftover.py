@@ -19,6 +19,8 @@ UNSEEN_SPREAD = 0.3
 """And so much longer on a busy machine; nobody can tell where the passes were not watched."""
 MOST_GROWTH = 2.0
 """A pass that grows steadily from nothing ends at twice its mean."""
+MOST_UNSTEADY = 4.0
+"""By how much more than the mean one a pass may have taken where the probes beside it saw the device so unsteady."""
 
 
 def excess(claim: Claim, seconds: float, tokens: float) -> float:
@@ -65,7 +67,7 @@ def longest_pass_s(evidence: Evidence, window: Window) -> float:
     """
     typical_s = typical_pass_s(evidence, window)
     interval = evidence.fraction if evidence.kind == "audit" else None
-    unsteady = min(MOST_GROWTH, interval.high / interval.low) if interval is not None and interval.low > 0 else 1.0
+    unsteady = min(MOST_UNSTEADY, interval.high / interval.low) if interval is not None and interval.low > 0 else 1.0
     if window.longest_call_s is None:
         return typical_s * max(unsteady, 1 + UNSEEN_SPREAD)
     called_s = min(window.longest_call_s, MOST_GROWTH * window.pass_s)

@@ -67,7 +67,10 @@ def combine(windows: Sequence[RankWindow], *, do_share_tokens: bool = False) -> 
 
 
 def rank_window(evidence: Evidence) -> Finding | None:
-    """A claim for several ranks exceeds their tokens over their common window; else a note where they were skewed."""
+    """A claim for several ranks exceeds their tokens over their common window; nothing bears the windows out; a skew.
+
+    The last is a note. What nobody can bear out accuses nobody, but no fraction rests on it.
+    """
     combined = combine(evidence.ranks, do_share_tokens=evidence.do_ranks_share_tokens)
     if combined is None:
         return None
@@ -94,6 +97,20 @@ def rank_window(evidence: Evidence) -> Finding | None:
             ),
             figures={**figures, "claimed_tokens_per_s": claimed},
             remedy="start all ranks behind one barrier, and divide all tokens by the last stop minus the first start",
+        )
+    if not evidence.are_ranks_borne_out and evidence.fraction is not None:
+        return Finding(
+            check="rank-window",
+            severity="inconclusive",
+            message=(
+                f"the window of {_named(evidence)}, from {combined.start_s:.6g} to {combined.stop_s:.6g} s, was not "
+                "timed in this process, and lies in this audit by none of its clocks: nothing here bears it out"
+            ),
+            figures=figures,
+            remedy=(
+                "enter the audit before the ranks start, and stamp with time.perf_counter() or in seconds after a "
+                "barrier; or time this process's own window, where it is a rank"
+            ),
         )
     if combined.window_s > 0 and combined.start_skew_s > SKEWED * combined.window_s:
         return Finding(

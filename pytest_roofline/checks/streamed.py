@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_roofline.checks.amounts import TOKENS_TOLERANCE
+from pytest_roofline.checks.bounds import fraction_bounds
 from pytest_roofline.checks.ceiling import faster_than_limit
 from pytest_roofline.checks.evidence import SHEET_SLACK, Evidence, Finding
 from pytest_roofline.units import format_fraction, format_ratio, format_seconds
@@ -138,11 +139,36 @@ def held_back(evidence: Evidence) -> Finding | None:
         check="ceiling-unsure",
         severity="inconclusive",
         message=(
-            f"between first and last output the tokens came {format_ratio(fraction.low)} as fast as the ceiling, from "
-            "sending to last they did not: the first ones were held back on the way (a proxy or a server that buffers)"
+            f"between first and last output the tokens came {format_ratio(fraction.low)} as fast as the stated "
+            "ceiling, from sending to last they did not: the first ones were held back on the way (a proxy or a server "
+            "that buffers)"
         ),
         figures={"fraction_low": fraction.low},
         remedy="ask for more tokens, or switch the buffering of answers off (X-Accel-Buffering: no)",
+    )
+
+
+def above_stated(evidence: Evidence) -> Finding | None:
+    """All together above the stated ceiling by more than its slack, caches allowed for.
+
+    That convicts nobody, for there may be more devices than were stated; but nothing honest of those stated does it.
+    """
+    seen, bounds = evidence.exchanged, fraction_bounds(evidence)
+    if seen is None or not seen.is_aggregate or seen.slack is None or bounds is None or bounds.low <= seen.slack:
+        return None
+    return Finding(
+        check="ceiling-unsure",
+        severity="inconclusive",
+        message=(
+            f"in aggregate {format_fraction(bounds.low)} of the stated ceiling at least, by {seen.tokens} tokens in "
+            f"{seen.chunks} events: more devices than were stated, tokens counted that were not sent, several tokens "
+            "per pass, or another model"
+        ),
+        figures={"fraction_low": bounds.low, "slack": seen.slack, "tokens": seen.tokens, "chunks": seen.chunks},
+        remedy=(
+            "state all devices behind the address (tp=), weights= and tokens_per_pass=, and have the server send token "
+            "ids, which settle how many there were"
+        ),
     )
 
 

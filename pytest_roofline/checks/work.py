@@ -32,13 +32,12 @@ def work_missing(evidence: Evidence) -> Finding | None:
     work = evidence.work
     if work is None:
         return None
-    for finding in (
+    found = [
         _of_compared(work.compared) if work.compared is not None else None,
         _of_tampered(work.tampered) if work.tampered is not None else None,
-    ):
-        if finding is not None:
-            return finding
-    return None
+    ]
+    findings = [finding for finding in found if finding is not None]
+    return min(findings, key=lambda finding: finding.severity == "note", default=None)
 
 
 def _of_overwritten(seen: Overwritten) -> Finding | None:
@@ -134,7 +133,9 @@ def _of_fresh_input(seen: FreshInput) -> Finding | None:
 
 
 def _of_compared(seen: Compared) -> Finding | None:
-    if seen.reason or (not seen.elements and not seen.ids):
+    if seen.reason:
+        return _not_tried("work-missing", "reference=", seen.reason)
+    if not seen.elements and not seen.ids:
         return None
     figures = {
         "passes": seen.passes,
@@ -200,7 +201,9 @@ def _of_compared(seen: Compared) -> Finding | None:
 
 
 def _of_tampered(seen: Tampered) -> Finding | None:
-    if seen.reason or not seen.weights or seen.is_changed:
+    if seen.reason:
+        return _not_tried("work-missing", "tamper=True", seen.reason)
+    if not seen.weights or seen.is_changed:
         return None
     return Finding(
         check="work-missing",
@@ -214,6 +217,17 @@ def _of_tampered(seen: Tampered) -> Finding | None:
         ),
         figures={"tries": len(seen.weights), "weights": list(seen.weights)},
         remedy="read the weights on every pass",
+    )
+
+
+def _not_tried(check: str, asked: str, reason: str) -> Finding:
+    """Who asked for a proof and did not get it is told, beside the result that stands without it."""
+    return Finding(
+        check=check,
+        severity="note",
+        message=f"{asked} was asked for and not tried: {reason}",
+        figures={"reason": reason},
+        remedy="give reset=, which brings the state of the step back (lambda: None for one that has none)",
     )
 
 

@@ -137,7 +137,9 @@ def _subject(arguments: argparse.Namespace, reported: Reported, catalogue: Catal
             offload=share_of(own.offload, "--offload"),
             is_overlapped=own.overlap,
         )
-        found = described_subject(reported, machine_in(own, catalogue), workload, catalogue)
+        found = described_subject(
+            reported, machine_in(own, catalogue), workload, catalogue, weights=own.weights, kv=own.kv
+        )
         return replace(found, machine=_sourced(arguments, found.machine), **slack)
     is_file = own.model is not None and (own.model.endswith(_FILES) or os.path.isdir(own.model))
     if own.weights is None and reported.weights is not None and not is_file and own.model is not None:

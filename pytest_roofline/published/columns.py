@@ -12,6 +12,7 @@ from types import MappingProxyType
 from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.published.document import Document
 from pytest_roofline.published.entry import Entry
+from pytest_roofline.published.numerals import with_points
 from pytest_roofline.published.reported import Reported, exactly
 from pytest_roofline.published.tables import csv_entries, delimiter_of
 
@@ -33,6 +34,8 @@ FIGURES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 """Names of figures, and their units as factors to the base unit."""
+_WHOLE = ("context", "prompt", "generated")
+"""Figures that count tokens: a mean may have a fraction."""
 
 
 def recognises(document: Document) -> bool:
@@ -45,14 +48,18 @@ def read(document: Document, columns: str | None) -> Iterator[Reported]:
     chosen = _chosen(columns)
     if document.kind != "text":
         raise document.fail("is JSON, no CSV")
-    rows = csv_entries(document.text, document.file, delimiter=delimiter_of(document.text))
-    for number, row in enumerate(rows, 1):
-        for column, _ in chosen.values():
+    delimiter = delimiter_of(document.text, {column for column, _ in chosen.values()})
+    rows = csv_entries(document.text, document.file, delimiter=delimiter)
+    for column, _ in chosen.values():
+        for row in rows[:1]:
             if column not in row.values:
                 raise RooflineUsageError(
                     f"{document.file}: no column {one_line(column, 40)!r}; there are "
                     + one_line(", ".join(map(repr, row.values)), 200)
                 )
+    numbers = dict.fromkeys(column for name, (column, _) in chosen.items() if name != "label")
+    whole = {chosen[name][0] for name in _WHOLE if name in chosen}
+    for number, row in enumerate(with_points(rows, numbers, whole, is_point=delimiter == ","), 1):
         yield from _row(row, chosen, number)
 
 

@@ -91,7 +91,21 @@ def _text(path: str) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise RooflineUsageError(f"{path}: is not UTF-8 text (byte {error.start:,})") from None
+        raise RooflineUsageError(f"{path}: is not UTF-8 text (byte {error.start:,}){_other_text(data)}") from None
     if "\0" in text:
         raise RooflineUsageError(f"{path}: is no text: it holds a null character")
     return text
+
+
+def _other_text(data: bytes) -> str:
+    """What to do with text in the encoding that Excel and Windows take by default; nothing for what is no text."""
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        return ""
+    if not all(letter.isprintable() or letter.isspace() for letter in text):
+        return ""
+    return (
+        ": it may be Windows-1252, which Excel takes for 'CSV'; save it as 'CSV UTF-8', or convert it: "
+        "iconv -f WINDOWS-1252 -t UTF-8"
+    )

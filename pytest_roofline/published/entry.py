@@ -14,22 +14,16 @@ LARGEST = 1e18
 """No rate, count, size or time in a file is larger."""
 SMALLEST = 1e-18
 """Nor is one smaller: it is what is left of a zero."""
-_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A mapping and where it stands. `is_text`: its numbers are words, as in CSV and SQL.
-
-    `has_decimal_commas`: they may be written 12,5, as spreadsheets do in half of the world.
-    """
+    """A mapping and where it stands. `is_text`: its numbers are words, as in CSV and SQL."""
 
     where: str
     values: Mapping[str, Any]
     is_text: bool = False
-    has_decimal_commas: bool = False
 
     def fail(self, key: str, problem: str) -> RooflineUsageError:
         """The error that names file, row and key."""
@@ -104,10 +98,6 @@ class Entry:
         return found
 
     def _number(self, key: str, value: Any) -> float:
-        if self.has_decimal_commas and isinstance(value, str) and _COMMA.fullmatch(value.strip()):
-            if _THOUSANDS.fullmatch(value.strip()):
-                raise self.fail(key, f"{_shown(value)}: a thousand or a fraction? write it with a point")
-            value = value.replace(",", ".")
         if self.is_text and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):

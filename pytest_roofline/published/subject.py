@@ -13,10 +13,11 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 
+from pytest_roofline.architecture import Architecture
 from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.inventory import Inventory, rule_inventory
 from pytest_roofline.machine import Machine
-from pytest_roofline.predict import inventory_in, kv_named
+from pytest_roofline.predict import inventory_in, kv_named, rule_in
 from pytest_roofline.published.reported import Reported
 from pytest_roofline.published.roof import Subject
 from pytest_roofline.specs.catalogue import Catalogue
@@ -58,18 +59,18 @@ def as_stored(inventory: Inventory, reported: Reported) -> Inventory:
     return replace(inventory, dense_bytes=inventory.dense_bytes + more) if abs(more) <= SAME_MIX * stored else inventory
 
 
-def named_inventory(reported: Reported, catalogue: Catalogue) -> Inventory | None:
+def named_architecture(reported: Reported, catalogue: Catalogue) -> Architecture | None:
     """The model of the library that the file names (with its publisher or without), or None."""
     if not reported.model:
         return None
     for name in (reported.model, reported.model.rstrip("/").rsplit("/", 1)[-1]):
         with suppress(RooflineUsageError):
-            return inventory_in(model_named(name, catalogue), reported.weights, None, catalogue)
+            return model_named(name, catalogue)
     return None
 
 
-def recognised_inventory(reported: Reported, catalogue: Catalogue) -> Inventory | None:
-    """The model of the library that has the parameters and the bytes of the file, or None."""
+def recognised_inventory(reported: Reported, kv: str | None, catalogue: Catalogue) -> Inventory | None:
+    """The model of the library that has the parameters and the bytes of the file, its KV cache in `kv`; or None."""
     parameters, stored = reported.parameters, reported.stored_bytes
     if parameters is None or stored is None or reported.weights is None:
         return None
@@ -80,33 +81,63 @@ def recognised_inventory(reported: Reported, catalogue: Catalogue) -> Inventory 
             architecture = model_named(row["id"], catalogue)
             if abs(architecture.parameters / parameters - 1) > same:
                 continue
-            inventory = inventory_in(architecture, reported.weights, None, catalogue)
+            inventory = inventory_in(architecture, reported.weights, kv, catalogue)
             if abs(inventory.total_bytes / stored - 1) <= max(SAME_FILE, reported.stored_rounding):
                 found.append(inventory)
     shapes = {(one.dense_bytes, one.kv_bytes_per_token) for one in found}
     return found[0] if len(shapes) == 1 else None
 
 
-def described_subject(reported: Reported, machine: Machine, workload: Workload, catalogue: Catalogue) -> Subject:
-    """The subject of a row that comes without a MODEL. RooflineUsageError where its file tells nothing of one."""
-    inventory = named_inventory(reported, catalogue)
-    if inventory is not None:
-        inventory = with_kv_of(inventory, reported, catalogue)
+def described_subject(
+    reported: Reported,
+    machine: Machine,
+    workload: Workload,
+    catalogue: Catalogue,
+    *,
+    weights: str | None = None,
+    kv: str | None = None,
+) -> Subject:
+    """The subject of a row that comes without a MODEL, in the formats that the command line states, if it does.
+
+    RooflineUsageError where its file tells nothing of a model, and with the nearest names for an unknown format. Bytes
+    of weights that the file tells stay as they are: a stated format with others is a conflict.
+    """
+    architecture = named_architecture(reported, catalogue)
+    if architecture is not None:
+        stated = weights or reported.weights
+        inventory = inventory_in(architecture, stated, kv, catalogue)
+        if kv is None:
+            inventory = with_kv_of(inventory, reported, catalogue)
         remark = f"the file names {inventory.model}: taken from the library, weights {inventory.weights}"
-        if reported.weights is None:
-            remark += " (not stated: give --weights)"
-        return replace(_known(inventory, machine, workload, remark), is_format_assumed=reported.weights is None)
-    inventory = recognised_inventory(reported, catalogue)
+        remark += " (not stated: give --weights)" if stated is None else " (--weights)" if weights is not None else ""
+        found = _known(inventory, machine, workload, remark)
+        return replace(
+            found, is_format_assumed=stated is None, conflict=conflict_of(reported, inventory, is_file=False)
+        )
+    inventory = recognised_inventory(reported, kv, catalogue)
     if inventory is not None:
-        inventory = as_stored(with_kv_of(inventory, reported, catalogue), reported)
+        inventory = inventory if kv is not None else with_kv_of(inventory, reported, catalogue)
+        inventory = as_stored(inventory, reported)
         remark = f"recognised as {inventory.model} by its {reported.parameters:,.0f} parameters"
-        return _known(inventory, machine, workload, remark)
+        known = _known(inventory, machine, workload, remark)
+        if weights is None:
+            return known
+        asked = inventory_in(model_named(inventory.model, catalogue), weights, kv, catalogue)
+        return replace(known, conflict=conflict_of(reported, asked, is_file=False))
     if reported.stored_bytes is None:
         raise RooflineUsageError(
             f"{reported.where}: which model? the file does not tell enough of it: give MODEL (a spec's name, a "
             "config.json, a GGUF or safetensors file)"
         )
-    return _stored(reported, machine, workload)
+    rule_in(  # refuses an unknown format
+        1.0, active_parameters=None, kv_bytes_per_token=0.0, weights=weights, kv=kv, catalogue=catalogue
+    )
+    subject = _stored(reported, machine, workload)
+    unused = [f"{option} {one_line(name, 30)}" for option, name in (("--weights", weights), ("--kv", kv)) if name]
+    if not unused:
+        return subject
+    remark = f"{' and '.join(unused)}: not used without a MODEL; the bytes are those of the file"
+    return replace(subject, remarks=(*subject.remarks, remark))
 
 
 def _known(inventory: Inventory, machine: Machine, workload: Workload, remark: str) -> Subject:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.published.document import MOST_ROWS
@@ -13,27 +14,43 @@ from pytest_roofline.published.entry import Entry
 _INSERT = re.compile(r"INSERT INTO\s+\w+\s*\((?P<names>[^()]*)\)\s*VALUES\s*\((?P<values>.*)\)\s*;?\s*", re.IGNORECASE)
 _QUOTED = re.compile(r"\s*'((?:[^']|'')*)'\s*(,|$)")
 _LONGEST_CELL = 100_000
+_DELIMITERS = (",", ";", "\t")
+_LINES_THAT_TELL = 50
 
 
 def csv_entries(text: str, file: str, *, first_line: int = 1, delimiter: str = ",") -> list[Entry]:
-    """Rows under one line of names. Raises RooflineUsageError for a row that is longer or shorter than that line.
-
-    Where cells are not parted by commas, numbers may have one in place of a point.
-    """
+    """Rows under one line of names. Raises RooflineUsageError for a row that is longer or shorter than that line."""
     rows = _csv_rows(text, file, first_line, delimiter)
     _, names = next(rows, (first_line, []))
     names = [name.strip() for name in names]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise RooflineUsageError(f"{file}, line {first_line}: column {one_line(twice, 40)!r} is there twice")
-    has_commas = delimiter != ","
-    return [_entry(names, row, f"{file}, line {line}", has_decimal_commas=has_commas) for line, row in rows]
+    return [_entry(names, row, f"{file}, line {line}") for line, row in rows]
 
 
-def delimiter_of(text: str) -> str:
-    """What parts the cells by the line of names: a comma, else a semicolon or a tab."""
-    names = next((line for line in text.splitlines() if line.strip()), "")
-    return next((mark for mark in (",", ";", "\t") if mark in names), ",")
+def delimiter_of(text: str, columns: Collection[str] = ()) -> str:
+    """What parts the cells: the mark by which the line of names has these columns, by which the lines after it have
+    as many cells, by which there are most of them. A comma may be a part of a name or of a number."""
+    lines = list(islice((line for line in text.splitlines() if line.strip()), _LINES_THAT_TELL))
+    if not lines:
+        return ","
+
+    def evidence(mark: str) -> tuple[bool, bool, int, int, bool]:
+        names, *rows = (_cells(line, mark) for line in lines)
+        has_several = len(names) > 1
+        alike = sum(len(row) == len(names) for row in rows)
+        return set(columns) <= set(names), has_several, alike, len(names), (mark != ",") == has_several
+
+    return max(_DELIMITERS, key=evidence)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    """The cells of one line; what cannot be parted is one cell."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return [line]
 
 
 def _csv_rows(text: str, file: str, first_line: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -98,8 +115,7 @@ def markdown_entries(text: str, file: str) -> list[Entry]:
     return found
 
 
-def _entry(names: list[str], cells: list[str], where: str, *, has_decimal_commas: bool = False) -> Entry:
+def _entry(names: list[str], cells: list[str], where: str) -> Entry:
     if len(cells) != len(names):
         raise RooflineUsageError(f"{where}: {len(cells)} values for {len(names)} columns: cut off?")
-    values = dict(zip(names, cells, strict=True))
-    return Entry(where=where, values=values, is_text=True, has_decimal_commas=has_decimal_commas)
+    return Entry(where=where, values=dict(zip(names, cells, strict=True)), is_text=True)

@@ -119,6 +119,30 @@ def test_a_full_cache_is_left_alone() -> None:
     assert result.verdict.outcome != "bogus"
 
 
+def test_a_reference_is_asked_without_a_reset_too() -> None:
+    """Within the passes that run without one; the state may differ, so that it is a doubt and not an accusation."""
+    backend, roofline = place()
+
+    def launch(scale: float) -> Any:
+        return backend.launch(read_bytes=2e9, value=[scale * index for index in range(64)], size=64)
+
+    half = roofline.decode(lambda: launch(0.5), traffic=2e9, reference=lambda: launch(1.0))
+    assert half.verdict.outcome == "inconclusive"
+    assert [finding.severity for finding in half.findings if finding.check == "work-missing"] == ["inconclusive"]
+    honest = roofline.decode(lambda: launch(1.0), traffic=2e9, reference=lambda: launch(1.0))
+    assert work_findings(honest) == []
+    assert "the outputs were not compared with a reference" not in honest.not_checked
+
+
+def test_a_reference_takes_no_more_than_the_room_of_a_cache() -> None:
+    """Step and reference share the passes that are left over for them."""
+    backend, roofline = place()
+    model = FakeModel(backend, 2e9, kv_bytes_per_token=1e5, context=0, max_context=20)
+    result = roofline.decode(model.step, model=model, reference=model.step)
+    assert model.context <= 20
+    assert result.verdict.outcome != "bogus"
+
+
 def test_a_reference_must_be_callable() -> None:
     """Wrong use is said at the border."""
     backend, roofline = place()

@@ -148,6 +148,24 @@ def test_an_undecided_comparison_of_a_passing_test_is_inconclusive() -> None:
     assert outcome.reason == "step: the fraction is between 30 % and 80 %, which does not decide >= 50 %"
 
 
+def test_a_missed_budget_is_missed_whatever_is_not_decided_beside_it() -> None:
+    """The test's own assertion about the same fraction is undecided; that its budget was missed is not."""
+    missed = made(0.6, 0.58, 0.62, at_least=0.74)
+    assert missed.verdict.outcome == "failed"
+
+    def body() -> None:
+        assert missed.fraction >= 0.61  # type: ignore[operator]
+
+    raised = outcome_of([missed], [], PLAIN, raised_by(body))
+    assert (raised.standing, raised.standings) == ("failed", ("failed",))
+    passing = made(0.6, 0.58, 0.62, at_least=0.74)
+    assert passing.fraction is not None
+    assert passing.fraction >= 0.59
+    outcome = outcome_of([passing], [], PLAIN)
+    assert outcome.standing == "failed"
+    assert isinstance(outcome.error, BelowCeiling)
+
+
 def test_an_undecided_assertion_is_inconclusive() -> None:
     """An AssertionError about an undecided fraction, on the asserting line."""
     result = made(0.8, 0.3, 0.9)

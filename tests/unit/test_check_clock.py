@@ -130,6 +130,9 @@ def test_a_device_that_changed_its_pace_may_have_had_long_passes() -> None:
     unsteady = Interval(low=0.5, high=0.8)
     assert severity(not_drained(replace(leftover(3.0, 50.0), fraction=unsteady))) == "inconclusive"
     assert severity(not_drained(replace(leftover(4.0, 50.0), fraction=unsteady))) == "bogus"
+    stormy = Interval(low=0.1, high=1.15)
+    assert severity(not_drained(replace(leftover(8.0, 50.0), fraction=stormy))) == "inconclusive"
+    assert severity(not_drained(replace(leftover(9.0, 50.0), fraction=stormy))) == "bogus"
 
 
 @given(

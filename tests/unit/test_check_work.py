@@ -159,11 +159,10 @@ def test_a_difference_with_another_explanation_is_a_doubt(facts: dict[str, Any],
         compared(),
         compared(elements=0, ids=4),
         compared(elements=0),
-        Compared(reason="one side returned nothing"),
     ],
 )
 def test_outputs_like_the_reference_are_honest(seen: Compared) -> None:
-    """Within the tolerance, or not compared."""
+    """Within the tolerance, or nothing to compare."""
     assert missing(compared=seen) is None
 
 
@@ -177,10 +176,26 @@ def test_an_output_that_ignores_the_weights_is_bogus() -> None:
     assert finding.remedy == "read the weights on every pass"
 
 
-@pytest.mark.parametrize("seen", [Tampered(weights=("8x8",), is_changed=True), Tampered(reason="mapped"), Tampered()])
+@pytest.mark.parametrize("seen", [Tampered(weights=("8x8",), is_changed=True), Tampered()])
 def test_an_output_that_follows_a_weight_is_honest(seen: Tampered) -> None:
-    """Or where nothing could be tried."""
+    """Or where nothing was asked."""
     assert missing(tampered=seen) is None
+
+
+def test_a_proof_that_was_asked_for_and_not_tried_is_told() -> None:
+    """In a note, which hides nothing that the other proof found."""
+    untried = Compared(reason="one side returned nothing")
+    note = missing(compared=untried)
+    assert note is not None
+    assert (note.check, note.severity) == ("work-missing", "note")
+    assert note.message == "reference= was asked for and not tried: one side returned nothing"
+    assert "give reset=" in note.remedy
+    tampered = missing(tampered=Tampered(reason="the weights are mapped"))
+    assert tampered is not None
+    assert tampered.message == "tamper=True was asked for and not tried: the weights are mapped"
+    found = missing(compared=untried, tampered=Tampered(weights=("8x8",)))
+    assert found is not None
+    assert found.severity == "bogus"
 
 
 def test_without_a_look_at_the_work_the_checks_are_silent() -> None:

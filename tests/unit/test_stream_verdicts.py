@@ -100,7 +100,7 @@ def test_a_fraction_is_of_the_ceiling_at_what_was_seen() -> None:
     assert result.tokens_per_s_per_user == pytest.approx(80.0)
     missed = judged(row(6), per_user=0.9)
     assert str(error_of(missed.evidence, missed.verdict)).splitlines()[0] == (
-        "80 % of the stated (Card) ceiling (80.0 of 99.7 tok/s), the test asks for 90 %; memory-bound"
+        "80 % of the stated (Card) ceiling (80.0 of 99.7 tok/s per user), the test asks for 90 %; memory-bound"
     )
 
 
