@@ -141,6 +141,10 @@ def find_amounts(
         traffic = _unsaid(traced, model, backends, batch, context)
     else:
         traffic = said if traced is None else _completed(said, traced, is_plain=not isinstance(declared, Traffic))
+    if model is not None and all(other.device_of(model) is None for other in (backend, *backends)):
+        notes.append(
+            f"model= is of type {type(model).__name__}, which no loaded framework knows: nothing was counted from it"
+        )
     if batch is None and traffic.batch is None:
         notes.append("batch is not known and taken as 1")
     if context is None and traffic.context is None:

@@ -5,6 +5,7 @@ The same arithmetic as ``roofline predict``, so that the two never disagree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -14,6 +15,8 @@ from pytest_roofline.architecture import Architecture
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.traffic import COUNTED, Traffic
 
+_SIZE = re.compile(r"\s*[\d.,_]+\s*[kKMGT]i?B(ytes)?\s*")
+"""An amount of bytes in words, which no name of a model is."""
 _CACHE_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -45,6 +48,8 @@ def paper_traffic(
     from pytest_roofline.predict import architecture_of, inventory_in
     from pytest_roofline.specs.catalogue import Catalogue
 
+    if isinstance(model, str) and _SIZE.fullmatch(model):
+        raise RooflineUsageError(f"{model!r} is no model: bytes per pass are a plain number, traffic=2e9 for 2 GB")
     catalogue = Catalogue(specs_paths)
     if isinstance(model, (str, PathLike)):
         architecture = architecture_of(str(model), catalogue)

@@ -124,8 +124,10 @@ def _diagnosis(evidence: Evidence, ratio: float) -> str:
     if evidence.tokens_per_pass > 1:
         guesses.append((evidence.tokens_per_pass, f"{evidence.tokens_per_pass:g} tokens per pass counted as passes"))
     guesses.append((2.0, "bytes counted twice, or half of the work skipped"))
-    if evidence.traced is not None and evidence.declared is not None and is_blind(evidence.traced, evidence.declared):
-        seen, said = moved_bytes(evidence.traced), evidence.declared.bytes_per_pass
+    traced = evidence.traced
+    has_seen = traced is not None and (traced.is_closed or moved_bytes(traced) > 1)  # not into NumPy, or an extension
+    if has_seen and traced is not None and evidence.declared is not None and is_blind(traced, evidence.declared):
+        seen, said = moved_bytes(traced), evidence.declared.bytes_per_pass
         return (
             f"bytes declared that the step does not move: {format_bytes(said)} per pass declared, "
             f"{format_bytes(seen)} traced ({format_ratio(said / seen) if seen else 'nothing'})"

@@ -266,6 +266,27 @@ def test_bytes_that_are_none_are_refused(value: Any) -> None:
             roofline.kernel(lambda: backend.launch(read_bytes=1e9), bytes_read=value)
 
 
+@pytest.mark.parametrize("words", ["2GB", "2.5 GiB", "512MB"])
+def test_bytes_in_words_are_no_name_of_a_model(words: str) -> None:
+    """They would mean several models."""
+    backend, roofline = instrument()
+    model = FakeModel(backend, 2e9)
+    with pytest.raises(
+        RooflineUsageError, match="is no model: bytes per pass are a plain number, traffic=2e9 for 2 GB"
+    ):
+        roofline.decode(model.step, traffic=words)
+
+
+def test_a_model_of_no_framework_is_said_to_be_uncounted() -> None:
+    """The pass is traced all the same."""
+    backend, roofline = instrument()
+    model = FakeModel(backend, 2e9)
+    result = roofline.decode(model.step, model=object(), reset=model.reset)
+    note = "model= is of type object, which no loaded framework knows: nothing was counted from it"
+    assert note in result.notes
+    assert note not in roofline.decode(model.step, model=model, reset=model.reset).notes
+
+
 def test_bytes_are_needed() -> None:
     """decode without model and traffic says what it needs."""
     _, roofline = instrument()
