@@ -9,6 +9,7 @@ mistake; it says what would have to be true.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -93,16 +94,24 @@ class Cause:
     """Whether the publication's own words or figures speak for it; else it merely fits."""
 
 
-def diagnose(claim: Claim, prediction: Prediction, *, head_bytes: float | None = None) -> tuple[Cause, ...]:
+def diagnose(
+    claim: Claim,
+    prediction: Prediction,
+    *,
+    head_bytes: float | None = None,
+    ruled_out: Collection[CauseName] = (),
+) -> tuple[Cause, ...]:
     """What explains a claim above the ceiling of `prediction`, most likely first; empty for one that needs no excuse.
 
     A claim under that ceiling may still beat the ceiling that people compute by mistake, from the whole file: then
-    the causes name that mistake. `head_bytes` is what the output projection takes, to undo a prefill that skips it.
+    the causes name that mistake. `head_bytes` is what the output projection takes, to undo a prefill that skips it;
+    `ruled_out` are causes that somebody knows not to be.
     Where nothing stated explains a claim that even the least bytes exclude, ``impossible`` comes first.
     """
     fraction = claim.tokens_per_s / prediction.ceiling_tokens_per_s
     if fraction <= 1:
-        return _mistaken_ceilings(claim, prediction, head_bytes)
+        mistaken = _mistaken_ceilings(claim, prediction, head_bytes)
+        return tuple(cause for cause in mistaken if cause.name not in ruled_out)
     found = [
         cause
         for cause in (
@@ -116,7 +125,7 @@ def diagnose(claim: Claim, prediction: Prediction, *, head_bytes: float | None =
             _mixture(claim, prediction),
             _smaller_file(claim, prediction),
         )
-        if cause is not None
+        if cause is not None and cause.name not in ruled_out
     ]
     found.sort(key=lambda cause: not cause.is_stated)
     if claim.tokens_per_s > prediction.limit_tokens_per_s and not any(cause.is_stated for cause in found):

@@ -263,6 +263,14 @@ def inventory_of(
     )
 
 
+def _count(parameters: float) -> str:
+    """``70B``, ``1.5M``: as such a number is given."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if parameters >= size:
+            return f"{parameters / size:g}{letter}"
+    return f"{parameters:,.0f}"
+
+
 def rule_inventory(
     parameters: float,
     *,
@@ -281,7 +289,7 @@ def rule_inventory(
     """
     active = parameters if active_parameters is None else active_parameters
     if not 0 < active <= parameters:
-        raise RooflineUsageError(f"{active:g} active parameters of {parameters:g}: more than there are")
+        raise RooflineUsageError(f"{_count(active)} active parameters of {_count(parameters)}: more than there are")
     size = f"{parameters / 1e9:g}B parameters"
     weight_bytes = parameters * bytes_per_parameter
     is_mixture = active < parameters

@@ -183,7 +183,9 @@ def find_device(config: pytest.Config, settings: Settings, *, is_marked: bool = 
     if settings.mode == "require" and device.is_cpu and settings.device is None:
         raise DeviceUnavailable(
             f"--roofline=require finds no accelerator, only {device.id} ({device.name}); "
-            "to measure on the CPU, or only to ask servers (roofline.stream), name it: --roofline-device=cpu"
+            "to measure on the CPU, name it: --roofline-device=cpu\n"
+            "  so does a test that only asks a server (roofline.stream): the device that it judges is stated, and here "
+            "is the client alone; or by itself: @pytest.mark.roofline(device='cpu')"
         )
     return device
 

@@ -197,8 +197,7 @@ def summarise(config: pytest.Config, terminalreporter: Any) -> None:
                 terminalreporter.write(text, **({colour: True} if colour else {}))
             terminalreporter.write("\n")
     for fault in tally.faults:
-        said = fault.removeprefix("--roofline=require ")
-        terminalreporter.write_line(f"ERROR: --roofline=require: {said}", red=True)
+        terminalreporter.write_line(f"ERROR: --roofline=require: {fault}", red=True)
     # The short summary names the lines of all skipped tests by the word of the first: let that be a plain one.
     terminalreporter.stats.get("skipped", []).sort(key=lambda report: status_of(report) is not None)
 
@@ -209,7 +208,7 @@ def faults_of(config: pytest.Config, tally: Tally) -> list[str]:
     for message in dict.fromkeys(tally.absent.values()):
         tests = [node_id for node_id, found in tally.absent.items() if found == message]
         more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
-        faults.append(f"{message} ({tests[0]}{more})")
+        faults.append(f"{message.splitlines()[0].removeprefix('--roofline=require ')} ({tests[0]}{more})")
     results = (result for text in tally.texts.values() for result in json.loads(text)["results"])
     if all(result["standing"] == UNMEASURED for result in results):
         faults.append(f"no roofline test measured anything{_instead(config)}")

@@ -124,6 +124,7 @@ def _output_share(reported: Reported) -> Reported:
     return replace(
         reported,
         metric="output",
+        is_prompt_excluded=True,
         tokens_per_s=reported.tokens_per_s * share,
         recomputed_tokens_per_s=None if own is None else own * share,
         remarks=(*reported.remarks, remark),

@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
         raise RooflineUsageError(f"--picture: {arguments.picture!r} is neither a .png nor a .svg file")
     if arguments.html == "":
         raise RooflineUsageError("--html: which file? such as calculator.html")
-    if arguments.html is not None and arguments.device is None and arguments.bandwidth is None:
+    is_taken = arguments.html is not None and arguments.device is None and arguments.bandwidth is None
+    if is_taken:
         from pytest_roofline.commands.choices import FIRST_DEVICE
 
         arguments.device = FIRST_DEVICE
@@ -86,6 +87,8 @@ def run(arguments: argparse.Namespace) -> tuple[str, int]:
         )
         points.append(predict(scenario.machine, workload))
     notes = _notes(points, arguments.over, scenario.smaller)
+    if is_taken:
+        notes.insert(0, f"no --device is given: these are the figures of {arguments.device}; the page has all devices")
     if arguments.picture is not None:
         from pytest_roofline.report.picture import draw_roofline
 

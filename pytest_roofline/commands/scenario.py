@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SPECS_VARIABLE = "PYTEST_ROOFLINE_SPECS"
 # More digits are nobody's number of sequences or tokens.
-_WHOLE = re.compile(r"([0-9]{1,15}|[0-9]{1,3}(?:,[0-9]{3}){1,4}|[0-9]{1,3}(?:_[0-9]{3}){1,4})\s*([kK]i?)?")
+_WHOLE = re.compile(r"([0-9]{1,15}|[0-9]{1,3}(?:,[0-9]{3}){1,4}|[0-9]{1,3}(?:_[0-9]{3}){1,4})\s*([kKmM]i?)?")
 _SHARE = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]+)?", re.IGNORECASE)
 _Value = TypeVar("_Value")
 
@@ -246,9 +246,11 @@ def parsed_option(arguments: argparse.Namespace, name: str, parse: Callable[[str
 
 
 def whole(text: str, option: str, *, least: int) -> int:
-    """A whole number, at least so large. ``128K`` is 128 x 1,024, as in the names of models and their contexts."""
+    """A whole number, at least so large. ``128K`` is 128 x 1,024 and ``1M`` 1,024 x 1,024, as in the names of models
+    and their contexts."""
     found = _WHOLE.fullmatch(text.strip())
-    value = -1 if found is None else int(re.sub("[,_]", "", found[1])) * (1024 if found[2] else 1)
+    scale = 1 if found is None or not found[2] else 1024 if found[2][0] in "kK" else 1024**2
+    value = -1 if found is None else int(re.sub("[,_]", "", found[1])) * scale
     if value < least:
         raise RooflineUsageError(f"{option}: {text[:64]!r} is no whole number from {least}, such as {max(least, 1)}")
     return value

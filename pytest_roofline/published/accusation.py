@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_roofline.checks.evidence import Finding
-from pytest_roofline.diagnosis import Cause, Claim, diagnose
+from pytest_roofline.diagnosis import Cause, CauseName, Claim, diagnose
 from pytest_roofline.published.reported import Reported
 from pytest_roofline.published.roof import ASSUMED_FORMAT_SLACK, COMPUTE_SLACK, Roof, Subject
 from pytest_roofline.units import format_digits, format_rate, format_seconds
@@ -94,23 +94,28 @@ def _causes(reported: Reported, subject: Subject, roof: Roof, claimed: float) ->
         generated_tokens=reported.generated_tokens,
         words=reported.words,
     )
-    ruled_out = _ruled_out(reported)
-    found: list[Cause | _Devices] = [cause for cause in diagnose(claim, prediction) if cause.name not in ruled_out]
+    found: list[Cause | _Devices] = list(diagnose(claim, prediction, ruled_out=ruled_out(reported)))
     ratio = claimed / roof.ceiling.high
     ranks = next((ranks for ranks in _RANKS if ratio <= ranks), None)
-    if subject.machine.ranks == 1 and ranks is not None and not reported.is_per_user:
+    if subject.machine.ranks == 1 and ranks is not None:
+        what = "pace" if reported.is_per_user else "rate"
         found.append(
             _Devices(
                 name="several-devices",
-                message=f"the rate of several devices: {ranks} together could do it (--tp {ranks})",
+                message=f"the {what} of several devices: {ranks} together could do it (--tp {ranks})",
             )
         )
     return tuple(found)
 
 
-def _ruled_out(reported: Reported) -> set[str]:
-    """Mistakes that the file's own words exclude."""
-    names = set()
+def ruled_out(reported: Reported) -> set[CauseName]:
+    """Mistakes that the file's own words and figures exclude, or that such a figure cannot have."""
+    names: set[CauseName] = set()
+    own, rate = reported.recomputed_tokens_per_s, reported.tokens_per_s
+    # No token of a prompt has a time per token, and what the generated tokens alone come to counts no others.
+    is_own = own is not None and rate is not None and rate <= own * (1 + reported.recomputed_tolerance)
+    if reported.is_per_user or reported.is_prompt_excluded or is_own:
+        names.add("prompt-counted")
     if reported.tool != "figures" and reported.batch is not None and reported.batch.low == reported.batch.high:
         names.add("batch-aggregate")
     if reported.stored_bytes is not None:

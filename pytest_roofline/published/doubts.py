@@ -31,9 +31,18 @@ def finite(value: float) -> float | None:
 
 
 def doubts_of(
-    reported: Reported, subject: Subject, roof: Roof | None, bounds: Interval | None, at_least: float | None
+    reported: Reported,
+    subject: Subject,
+    roof: Roof | None,
+    bounds: Interval | None,
+    at_least: float | None,
+    *,
+    fraction: float | None = None,
 ) -> list[Finding]:
-    """What keeps it from being judged, unless the least that it can be reaches the budget all the same."""
+    """What keeps it from being judged, unless the least that it can be reaches the budget all the same.
+
+    `fraction`: of the highest ceiling, as claimed; `bounds` hold its repetitions too.
+    """
     if subject.conflict is not None:
         return [
             Finding(
@@ -43,6 +52,9 @@ def doubts_of(
                 remedy="give the model that ran, in its own format (--weights)",
             )
         ]
+    failed = _failed(reported)
+    if failed is not None:
+        return [failed]
     if roof is None or bounds is None:
         return [_missing_figures(reported)]
     if at_least is not None and bounds.clears(at_least):
@@ -56,7 +68,7 @@ def doubts_of(
             Finding(
                 check="figures-missing",
                 severity="inconclusive",
-                message=f"{what}: at least {format_fraction(bounds.low)} of the ceiling, and no more can be said",
+                message=f"{what}: over {_lowest(reported, bounds, fraction)}, and no more can be said",
                 figures={"fraction_low": bounds.low, "missing": list(missing)},
                 remedy="give " + "; ".join(missing),
             )
@@ -102,6 +114,29 @@ def doubts_of(
             )
         ]
     return []
+
+
+def _failed(reported: Reported) -> Finding | None:
+    failed, answered = reported.failed_requests, reported.answered_requests
+    if answered is None or not reported.has_many_failed:
+        return None
+    whole = failed + answered
+    return Finding(
+        check="work-missing",
+        severity="inconclusive",
+        message=f"{failed:,.0f} of {whole:,.0f} requests failed, and all figures are of the other {answered:,.0f}",
+        figures={"failed": failed, "requests": whole},
+        remedy="ask for less at once, or look into the server's log, and measure again",
+    )
+
+
+def _lowest(reported: Reported, bounds: Interval, fraction: float | None) -> str:
+    """``34 % of the ceiling (32 % at the low end of its repetitions)``: the figure of the table first."""
+    claimed, low = format_fraction(bounds.low if fraction is None else fraction), format_fraction(bounds.low)
+    if claimed == low:
+        return f"{claimed} of the ceiling"
+    why = "at the low end of its repetitions" if reported.noise is not None else "if its tokens were counted otherwise"
+    return f"{claimed} of the ceiling ({low} {why})"
 
 
 def _spilled(reported: Reported, subject: Subject) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_roofline.errors import one_line
 from pytest_roofline.published.document import Document
-from pytest_roofline.published.entry import Entry
+from pytest_roofline.published.entry import LARGEST, Entry
 from pytest_roofline.published.reported import Reported
 from pytest_roofline.published.servers import ServedRun
 from pytest_roofline.published.tables import csv_entries
@@ -57,6 +57,8 @@ def read(document: Document) -> Iterator[Reported]:
         prompt_tokens=_mean(entry, "input_sequence_length", {"tokens": 1.0, "": 1.0}),
         output_tokens=_mean(entry, "output_sequence_length", {"tokens": 1.0, "": 1.0}),
         most_at_once=requested,
+        requests=_count(metrics, "request_count"),
+        failed=_count(metrics, "error_request_count") or 0.0,
         model=_model(config) if isinstance(config, dict) else None,
         count_slack=COUNT_SLACK,
         words="server",
@@ -73,6 +75,13 @@ def _mean(entry: Entry, name: str, units: dict[str, float]) -> float | None:
         raise metric.fail("unit", f"{one_line(unit, 30)!r}: {' or '.join(filter(None, units))} is known")
     value = metric.positive_or_none("avg")
     return None if value is None else value * units[unit]
+
+
+def _count(metrics: dict[str, Any], name: str) -> float | None:
+    """So many requests; None where nobody counted them."""
+    metric = metrics.get(name)
+    value = metric.get("avg") if isinstance(metric, dict) else None
+    return float(value) if isinstance(value, (int, float)) and 0 < value <= LARGEST else None
 
 
 def _concurrency(config: dict[str, Any]) -> float | None:

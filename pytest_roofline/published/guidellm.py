@@ -41,16 +41,21 @@ def read(document: Document) -> Iterator[Reported]:
         itl_ms = _mean(metrics, "inter_token_latency_ms", "successful")
         strategy = _strategy(value)
         kind = strategy.get("type_") or strategy.get("kind")
+        answered, failed = _requests(value)
         streams = Entry(where=entry.where, values=strategy).count_or_none("streams")
         yield from ServedRun(
             tool=NAME,
             where=entry.where,
             output_tokens_per_s=_mean(metrics, "output_tokens_per_second", "successful"),
             output_key="output_tokens_per_second",
+            total_tokens_per_s=_mean(metrics, "tokens_per_second", "successful"),
+            is_total_judged=False,
             tpot_s=None if itl_ms is None else itl_ms * 1e-3,
             tpot_key="inter_token_latency_ms",
             prompt_tokens=_mean(metrics, "prompt_token_count", "successful"),
             output_tokens=_mean(metrics, "output_token_count", "successful"),
+            requests=answered,
+            failed=failed,
             most_at_once=1.0 if kind == "synchronous" else streams,
             mean_at_once=_mean(metrics, "request_concurrency", "total"),
             model=_model(value),
@@ -64,6 +69,16 @@ def _mean(metrics: Entry, name: str, status: str) -> float | None:
         return None
     metric = metrics.part(name)
     return metric.part(status).positive_or_none("mean") if metric.has(status) else None
+
+
+def _requests(benchmark: dict[str, Any]) -> tuple[float | None, float]:
+    """Requests that were answered, and those that failed; cut off at the end of the run is neither."""
+    for part, key in (("metrics", "request_totals"), ("run_stats", "requests_made")):
+        counts = benchmark[part].get(key) if isinstance(benchmark.get(part), dict) else None
+        if isinstance(counts, dict):
+            entry = Entry(where="", values=counts)
+            return entry.count_or_none("successful"), entry.count_or_none("errored") or 0.0
+    return None, 0.0
 
 
 def _model(benchmark: dict[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_roofline.checks.evidence import Finding
 from pytest_roofline.diagnosis import Claim, diagnose
 from pytest_roofline.prediction import EXPECTED_SHARES, Prediction
-from pytest_roofline.published.accusation import GENERATING, contradictions, too_fast
+from pytest_roofline.published.accusation import GENERATING, contradictions, ruled_out, too_fast
 from pytest_roofline.published.doubts import doubts_of, finite
 from pytest_roofline.published.reported import Reported
 from pytest_roofline.published.roof import Roof, Subject
@@ -107,7 +107,7 @@ def judge_reported(
     if any(finding.severity == "bogus" for finding in findings):
         outcome = "bogus"
     else:
-        findings += doubts_of(reported, subject, roof, bounds, at_least)
+        findings += doubts_of(reported, subject, roof, bounds, at_least, fraction=fraction)
         if any(finding.severity == "inconclusive" for finding in findings):
             outcome = "inconclusive"
         elif at_least is not None and bounds is not None and bounds.clears(at_least) is False:
@@ -169,10 +169,14 @@ def _notes(reported: Reported, subject: Subject, roof: Roof | None, claimed: flo
         if reported.metric in GENERATING and claimed <= roof.limit_tokens_per_s:
             rate = claimed * roof.prediction.workload.batch if reported.is_per_user else claimed
             claim = Claim(tokens_per_s=rate, words=reported.words)
-            said += [(cause.name, cause.message) for cause in diagnose(claim, roof.prediction)[:1]]
+            causes = diagnose(claim, roof.prediction, ruled_out=ruled_out(reported))
+            said += [(cause.name, cause.message) for cause in causes[:1]]
     if reported.batch is not None and reported.batch.low != reported.batch.high:
         text = f"{reported.batch.low:.3g} to {reported.batch.high:.3g} sequences at once"
         said.append(("concurrency", f"{text}: {reported.batch_source}" if reported.batch_source else text))
+    if reported.failed_requests and not reported.has_many_failed:
+        failed = reported.failed_requests
+        said.append(("remark", f"{failed:,.0f} request{'s' * (failed != 1)} failed"))
     said += [("remark", text) for text in (*reported.remarks, *subject.remarks)]
     return [Finding(check=name, severity="note", message=text) for name, text in dict.fromkeys(said)]
 

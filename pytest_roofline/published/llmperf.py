@@ -30,9 +30,6 @@ def read(document: Document) -> Iterator[Reported]:
     """The rate of the run."""
     entry = Entry(where=document.file, values=document.top)
     failed = entry.count("results_number_errors", 0)
-    remarks = ["tokens were counted by another tokenizer than the model's, perhaps"]
-    if failed:
-        remarks.append(f"{failed} requests failed")
     yield from ServedRun(
         tool=NAME,
         where=document.file,
@@ -40,9 +37,11 @@ def read(document: Document) -> Iterator[Reported]:
         output_key="mean_output_throughput_token_per_s",
         prompt_tokens=entry.positive_or_none("results_number_input_tokens_mean"),
         output_tokens=entry.positive_or_none("results_number_output_tokens_mean"),
+        requests=entry.positive_or_none("results_num_completed_requests"),
+        failed=failed,
         most_at_once=entry.positive_or_none("num_concurrent_requests"),
         model=entry.text("model"),
         count_slack=COUNT_SLACK,
         words="server",
-        remarks=tuple(remarks),
+        remarks=("tokens were counted by another tokenizer than the model's, perhaps",),
     ).reported()

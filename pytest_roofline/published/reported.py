@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_roofline.checks.streamed import MOST_FAILED_SHARE
 from pytest_roofline.errors import RooflineUsageError
 from pytest_roofline.roofline import Interval
 
@@ -43,6 +44,8 @@ class Reported:
     """From the file's own tokens and seconds."""
     recomputed_tolerance: float = 0.02
     """By which rounding, or a mean of rates, may differ from it."""
+    is_prompt_excluded: bool = False
+    """Whether the file's other figures show that no token of a prompt is in the rate."""
     is_per_device: bool = False
     batch: Interval | None = None
     """Sequences that decode at once; one value where it is exact."""
@@ -56,6 +59,9 @@ class Reported:
     prompt_tokens: float | None = None
     generated_tokens: float | None = None
     """Of one request, on average."""
+    answered_requests: float | None = None
+    failed_requests: float = 0.0
+    """Of the run; what is reported is of those that were answered."""
     is_first_token_prefilled: bool = True
     """Whether the pass over the prompt yields the first of the generated tokens."""
     tokens_per_pass: float | None = None
@@ -90,6 +96,12 @@ class Reported:
                 raise RooflineUsageError(f"{self.where}: {name} is {value}; it must be positive")
         if (self.tokens_per_s is None) == (self.seconds is None):
             raise RooflineUsageError(f"{self.where}: a rate or a latency is needed, and not both")
+
+    @property
+    def has_many_failed(self) -> bool:
+        """Whether so many requests failed that those that were answered may be the easy ones."""
+        failed, answered = self.failed_requests, self.answered_requests
+        return answered is not None and failed > MOST_FAILED_SHARE * (failed + answered)
 
     @property
     def is_per_user(self) -> bool:

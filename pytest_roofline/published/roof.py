@@ -185,7 +185,7 @@ def _work_roof(reported: Reported, subject: Subject) -> Roof:
     is_prefill_known = peak is not None if prompt else False
     missing, for_budget = list(subject.missing), []
     if prompt and peak is None:
-        missing.append("--peak 989TFLOP/s, or a --device that has one: prefill is bound by compute")
+        missing.append("--peak RATE (the device's dense peak), or a --device that has one: compute bounds prefill")
     if not prompt:
         for_budget.append("--prompt: the time of prefill may be in it")
     if reported.batch is None:

@@ -7,10 +7,13 @@ token. Those that are in flight (waiting and in prefill too) are at most the con
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_roofline.published.reported import Metric, Reported, exactly
 from pytest_roofline.roofline import Interval
+
+_MORE = 1.02
+"""By which factor a total that counts prompts exceeds a rate that does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,8 @@ class ServedRun:
     output_key: str = "output_throughput"
     total_tokens_per_s: float | None = None
     total_key: str = "total_token_throughput"
+    is_total_judged: bool = True
+    """Else it only shows that the output's rate counts no prompts."""
     tpot_s: float | None = None
     """Mean seconds per output token of one sequence, the first token left out."""
     tpot_key: str = "mean_tpot_ms"
@@ -30,6 +35,8 @@ class ServedRun:
     prompt_tokens_sum: float | None = None
     output_tokens_sum: float | None = None
     requests: float | None = None
+    """Those that were answered."""
+    failed: float = 0.0
     prompt_tokens: float | None = None
     output_tokens: float | None = None
     """Of one request, on average; else they follow from the sums."""
@@ -51,10 +58,12 @@ class ServedRun:
             recomputed = None
             if self.output_tokens_sum and self.seconds:
                 recomputed = self.output_tokens_sum / self.seconds
-            yield self._one("output", self.output_key, tokens_per_s=self.output_tokens_per_s, recomputed=recomputed)
+            is_alone = (self.total_tokens_per_s or 0.0) > _MORE * self.output_tokens_per_s
+            output = self._one("output", self.output_key, tokens_per_s=self.output_tokens_per_s, recomputed=recomputed)
+            yield replace(output, is_prompt_excluded=is_alone)
         if self.tpot_s is not None:
             yield self._one("tpot", self.tpot_key, tokens_per_s=1.0 / self.tpot_s)
-        if self.total_tokens_per_s is not None:
+        if self.total_tokens_per_s is not None and self.is_total_judged:
             recomputed = None
             if self.output_tokens_sum and self.prompt_tokens_sum and self.seconds:
                 recomputed = (self.output_tokens_sum + self.prompt_tokens_sum) / self.seconds
@@ -75,6 +84,8 @@ class ServedRun:
             context=None if prompt is None or output is None else prompt + output / 2,
             prompt_tokens=prompt,
             generated_tokens=output,
+            answered_requests=self.requests,
+            failed_requests=self.failed,
             tokens_per_pass=self.tokens_per_pass,
             model=self.model,
             weights=self.weights,

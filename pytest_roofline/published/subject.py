@@ -105,15 +105,13 @@ def described_subject(
     architecture = named_architecture(reported, catalogue)
     if architecture is not None:
         stated = weights or reported.weights
-        inventory = inventory_in(architecture, stated, kv, catalogue)
+        named = inventory_in(architecture, stated, kv, catalogue)
         if kv is None:
-            inventory = with_kv_of(inventory, reported, catalogue)
-        remark = f"the file names {inventory.model}: taken from the library, weights {inventory.weights}"
+            named = with_kv_of(named, reported, catalogue)
+        remark = f"the file names {named.model}: taken from the library, weights {named.weights}"
         remark += " (not stated: give --weights)" if stated is None else " (--weights)" if weights is not None else ""
-        found = _known(inventory, machine, workload, remark)
-        return replace(
-            found, is_format_assumed=stated is None, conflict=conflict_of(reported, inventory, is_file=False)
-        )
+        found = _known(named, machine, workload, remark)
+        return replace(found, is_format_assumed=stated is None, conflict=conflict_of(reported, named, is_file=False))
     inventory = recognised_inventory(reported, kv, catalogue)
     if inventory is not None:
         inventory = inventory if kv is not None else with_kv_of(inventory, reported, catalogue)

@@ -53,6 +53,8 @@ def read(document: Document) -> Iterator[Reported]:
 
 def _serve(entry: Entry) -> Iterator[Reported]:
     failed = entry.count("failed", 0)
+    if not entry.has("failed") and entry.has("completed"):  # older versions count only what was sent and answered
+        failed = max(0, entry.count("num_prompts", 0) - entry.count("completed"))
     if entry.has("completed") and not entry.count("completed"):
         raise entry.fail("completed", f"0: no request was answered{f', {failed} failed' if failed else ''}")
     tpot_ms = entry.positive_or_none("mean_tpot_ms")
@@ -67,11 +69,11 @@ def _serve(entry: Entry) -> Iterator[Reported]:
         prompt_tokens_sum=entry.positive_or_none("total_input_tokens"),
         output_tokens_sum=entry.positive_or_none("total_output_tokens"),
         requests=entry.positive_or_none("completed"),
+        failed=failed,
         most_at_once=entry.positive_or_none("max_concurrency") or entry.positive_or_none("max_concurrent_requests"),
         tokens_per_pass=accepted,
         model=entry.text("model_id"),
         words="vLLM server" + (", speculative" if accepted else ""),
-        remarks=(f"{failed} requests failed",) if failed else (),
     ).reported()
 
 

@@ -15,6 +15,7 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -108,7 +109,12 @@ class Calculation:
 
 
 def write_calculator(calculation: Calculation, file: str) -> None:
-    """Write the page. Raises RooflineUsageError where the file cannot be written."""
+    """Write the page. Raises RooflineUsageError where the file cannot be written, or its folder is not there."""
+    folder = os.path.dirname(file)
+    if folder and not os.path.lexists(folder):
+        raise RooflineUsageError(
+            f"--html: {one_line(file, 256)}: cannot be written: there is no folder {one_line(folder, 256)}"
+        )
     try:
         write_whole(file, calculator_page(calculation).encode())
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_roofline.errors import one_line
@@ -14,11 +16,13 @@ HEADINGS = ("result", "claimed", "ceiling", "fraction", "verdict", "why")
 _WORDS = {"passed": "passed", "failed": "FAILED", "bogus": "BOGUS", "inconclusive": "INCONCLUSIVE"}
 _LONGEST_LABEL = 40
 _LONGEST_TEXT = 2000
+_PLACE = re.compile(r"(?:row|line|benchmark) \d+$", re.ASCII)
 
 
 def judgement_lines(judgements: Sequence[Judgement]) -> Iterator[str]:
     """A heading for each model and device, a table, then the findings of each row."""
-    rows = [HEADINGS, *map(_row, judgements)]
+    names = _names(judgements)
+    rows = [HEADINGS, *map(_row, judgements, names)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS) - 1)]
     yield from dict.fromkeys(map(_heading, judgements))
     yield ""
@@ -26,8 +30,8 @@ def judgement_lines(judgements: Sequence[Judgement]) -> Iterator[str]:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
     yield ""
     shared = _shared_notes(judgements)
-    for judgement in judgements:
-        yield from _details(judgement, shared)
+    for judgement, name in zip(judgements, names, strict=True):
+        yield from _details(judgement, name, shared)
     for message in shared:
         yield from _wrapped("note", message)
     roofs = [judgement.roof for judgement in judgements if judgement.roof is not None]
@@ -47,7 +51,18 @@ def _heading(judgement: Judgement) -> str:
     )
 
 
-def _row(judgement: Judgement) -> tuple[str, ...]:
+def _names(judgements: Sequence[Judgement]) -> list[str]:
+    """What each row is called: as its tool calls it, with its place in the file where several are called so."""
+    labels = [one_line(judgement.reported.label, _LONGEST_LABEL) for judgement in judgements]
+    counted = Counter(labels)
+    places = [_PLACE.search(judgement.reported.where) for judgement in judgements]
+    return [
+        label if place is None or counted[label] < 2 else f"{label}, {place[0]}"
+        for label, place in zip(labels, places, strict=True)
+    ]
+
+
+def _row(judgement: Judgement, name: str) -> tuple[str, ...]:
     roof, reported = judgement.roof, judgement.reported
     claimed = "-" if judgement.claimed_tokens_per_s is None else f"{format_rate(judgement.claimed_tokens_per_s)} tok/s"
     if reported.seconds is not None and judgement.claimed_tokens_per_s is None:
@@ -58,7 +73,7 @@ def _row(judgement: Judgement) -> tuple[str, ...]:
         if 0 < roof.ceiling.low < 0.999 * roof.ceiling.high:
             ceiling = f"{format_rate(roof.ceiling.low)} to {ceiling}"
     return (
-        one_line(reported.label, _LONGEST_LABEL),
+        name,
         claimed,
         ceiling,
         _fraction(judgement),
@@ -99,13 +114,12 @@ def _shared_notes(judgements: Sequence[Judgement]) -> list[str]:
     return [message for message in notes[0] if all(message in others for others in notes[1:])]
 
 
-def _details(judgement: Judgement, shared: Sequence[str]) -> Iterator[str]:
-    label = one_line(judgement.reported.label, _LONGEST_LABEL)
+def _details(judgement: Judgement, name: str, shared: Sequence[str]) -> Iterator[str]:
     for finding in judgement.findings:
         if finding.message in shared:
             continue
         for number, line in enumerate(finding.message.split("\n")):
-            yield from _wrapped(label if not number else "", line.strip())
+            yield from _wrapped(name if not number else "", line.strip())
         if finding.remedy:
             yield from _wrapped("", f"do: {finding.remedy}")
 

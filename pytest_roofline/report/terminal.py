@@ -77,9 +77,15 @@ def _rows(name: str, record: Mapping[str, Any]) -> Iterator[Row]:
     results = record["results"]
     if not results:
         yield {"test": name, "verdict": record["verdict"]}
-    for result in results:
-        label = name if len(results) == 1 else f"{name}: {printable(result['label'])}"
-        yield {"test": label, **_cells(result)}
+    for result, label in zip(results, _labels(results), strict=True):
+        yield {"test": name if len(results) == 1 else f"{name}: {label}", **_cells(result)}
+
+
+def _labels(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells the results of a test apart: of one server alone not its address, which leaves the names no room."""
+    labels = [printable(result["label"]) for result in results]
+    parted = [label.rpartition(", ") for label in labels if all(result.get("kind") == "stream" for result in results)]
+    return [tail for _, _, tail in parted] if len({head for head, _, _ in parted}) == 1 else labels
 
 
 def _cells(result: Mapping[str, Any]) -> Row:

@@ -14,22 +14,25 @@ An entry of a file's ``devices`` list::
         dense_peak_flops_per_s:
           bfloat16: {value: 121_000_000_000_000, source: sheet}
 
-Two cards that claim one device are an error: the loader never guesses which is meant.
+Two cards that claim one device are an error: the loader never guesses which is meant. Cards of one vendor may share a
+driver's name where their memory sizes or their rates tell them apart.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pytest_roofline.device import Spec
-from pytest_roofline.errors import RooflineUsageError
+from pytest_roofline.errors import RooflineUsageError, one_line
 from pytest_roofline.specs.document import Reader, read_document
 from pytest_roofline.specs.folders import announced_folders, spec_files, specs_folder
 from pytest_roofline.specs.names import spelling
 from pytest_roofline.specs.slices import split_slice_name
+from pytest_roofline.units import format_bytes, format_bytes_per_s, format_flops_per_s
 
 _TEXT_KEYS = frozenset({"id", "name", "vendor"})
 _NUMBER_KEYS = frozenset(
@@ -49,6 +52,20 @@ _REQUIRED_KEYS = ("id", "name", "vendor", "device_names", "memory_bytes", "bandw
 _DTYPES = frozenset(
     {"float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4"},
 )
+_MOST_BYTES_PER_S = 1e15
+_MOST_FLOPS_PER_S = 1e19
+_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "memory_bytes": (1e8, 1e15),
+        "bandwidth_bytes_per_s": (1e9, _MOST_BYTES_PER_S),
+        "last_level_cache_bytes": (1e3, 1e13),
+        "link_bidirectional_bytes_per_s": (1e8, _MOST_BYTES_PER_S),
+        "host_link_bytes_per_s": (1e8, _MOST_BYTES_PER_S),
+        "compute_units": (1, 1e8),
+        **dict.fromkeys(sorted(_PEAK_KEYS), (1e8, _MOST_FLOPS_PER_S)),
+    }
+)
+"""What lies outside is a slip of the unit: no device has had so little, and none will for long have so much."""
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 # A card prints 80 GB and has 80 GiB less what ECC and the driver keep: reported bytes are 0.95 to 1.08 times
@@ -111,7 +128,7 @@ def match(
 
 class Claims:
     """What the cards of all files have claimed so far: ids and aliases once each, and a driver's name by several cards
-    only if their memory sizes or their rates tell them apart."""
+    only if they are of one vendor and their memory sizes or their rates tell them apart."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Path] = {}
@@ -131,6 +148,13 @@ class Claims:
         names = {_normal(name) for name in spec.device_names}
         for name in sorted(names & self._names.keys()):
             for other_file, other in self._names[name]:
+                vendor, others = spec.vendor or "", other.vendor or ""
+                if spelling(vendor) != spelling(others):
+                    raise RooflineUsageError(
+                        f"{file}: devices.{spec.id}.device_names: {name!r} is claimed by {other.id!r} of "
+                        f"{one_line(others, 40)} too ({other_file}): no driver calls a device of "
+                        f"{one_line(vendor, 40)} so"
+                    )
                 if not _are_apart(spec, other):
                     raise RooflineUsageError(
                         f"{file}: devices.{spec.id}.device_names: {name!r} is claimed by {other.id!r} too "
@@ -178,12 +202,12 @@ def read_device(reader: Reader, value: Any, position: int) -> Spec:
     numbers: dict[str, float] = {}
     sources: dict[str, str] = {}
     for name in sorted(_NUMBER_KEYS & entry.keys()):
-        numbers[name], sources[name] = reader.number(entry[name], f"{key}.{name}")
+        numbers[name], sources[name] = _figure(reader, entry[name], f"{key}.{name}", name)
     peaks: dict[str, dict[str, float]] = {}
     for name in sorted(_PEAK_KEYS & entry.keys()):
         peaks[name] = {}
         for dtype, figure in reader.known(entry[name], f"{key}.{name}", _DTYPES).items():
-            peaks[name][dtype], sources[f"{name}.{dtype}"] = reader.number(figure, f"{key}.{name}.{dtype}")
+            peaks[name][dtype], sources[f"{name}.{dtype}"] = _figure(reader, figure, f"{key}.{name}.{dtype}", name)
     slices = None
     if "mig" in entry:
         slices, sources["mig.memory_slices"] = _mig(reader, entry["mig"], f"{key}.mig")
@@ -206,6 +230,27 @@ def read_device(reader: Reader, value: Any, position: int) -> Spec:
         sparse_peak_flops_per_s=peaks.get("sparse_peak_flops_per_s", {}),
         source=sources["bandwidth_bytes_per_s"],
         sources=sources,
+    )
+
+
+def _figure(reader: Reader, value: Any, key: str, name: str) -> tuple[float, str]:
+    """A figure that a device may have, and its source."""
+    figure, source = reader.number(value, key)
+    least, most = _BOUNDS[name]
+    if least <= figure <= most:
+        return figure, source
+    shown, unit = (
+        (format_flops_per_s, "FLOP/s")
+        if name in _PEAK_KEYS
+        else (format_bytes_per_s, "bytes per second")
+        if name.endswith("_bytes_per_s")
+        else (format_bytes, "bytes")
+        if name.endswith("_bytes")
+        else ("{:,g}".format, "a count")
+    )
+    raise reader.fail(
+        f"{key}.value",
+        f"{shown(figure)} is outside of what devices have, {shown(least)} to {shown(most)}; the unit is {unit}",
     )
 
 

@@ -49,7 +49,12 @@ def checked_catalogue(paths: Iterable[str | Path]) -> Catalogue:
 
 
 def check_is_specs(path: str | Path) -> None:
-    """Raises RooflineUsageError where no file or folder is there, or no spec file in it."""
+    """Raises RooflineUsageError where no file or folder is there, or no spec file in it, and for the package's own."""
+    own, given = specs_folder().resolve(), Path(path).resolve()
+    if given == own or own in given.parents:
+        raise RooflineUsageError(
+            f"{str(path)!r}: these specs come with the package and are read anyway: leave the path out"
+        )
     if not any(True for kind in KINDS for _ in spec_files([Path(path)], kind)):
         raise RooflineUsageError(
             f"{str(path)!r}: no spec file was found there; looked for *.yaml and *.yml in it and in its folders "

@@ -82,6 +82,40 @@ def test_windows_from_before_the_audit_are_no_other_unit() -> None:
     assert any("none of them was timed in this process" in note for note in audit.result.notes)
 
 
+@pytest.mark.parametrize(
+    ("clock", "shift_s", "outcome"),
+    [
+        ("perf_counter", 0.0, "passed"),
+        ("monotonic", 0.0, "passed"),
+        ("time", 0.0, "passed"),
+        (None, 0.0, "passed"),  # seconds after a barrier
+        ("perf_counter", 5000.0, "inconclusive"),
+        ("perf_counter", 0.8, "inconclusive"),
+        ("time", -5000.0, "inconclusive"),
+        (None, 5000.0, "inconclusive"),
+    ],
+)
+def test_windows_of_other_processes_have_to_lie_in_the_audit(clock: str | None, shift_s: float, outcome: str) -> None:
+    """A launcher ran none of the passes: stamps of its own clocks are held against the audit, others decide nothing."""
+    rank = Rank()
+    with rank.roofline.audit(traffic=WEIGHTS) as audit:
+        start = shift_s + (getattr(rank.backend, clock)() if clock else 0.0)
+        rank.backend.host(1.5)  # the other processes work
+        audit.claim(ranks=[(start + 0.1, start + 1.1, 200), (start + 0.1, start + 1.1, 200)])
+    assert audit.result.verdict.outcome == outcome
+    assert [one.check for one in audit.result.findings] == ([] if outcome == "passed" else ["rank-window"])
+
+
+def test_ranks_that_share_tokens_made_as_many() -> None:
+    """Twenty and three are not the same ones; a token more at an end is."""
+    words = "share_tokens=True says that all ranks made the same tokens, and they made 3 to 20: "
+    with pytest.raises(RooflineUsageError, match=words), Rank().roofline.audit() as audit:
+        audit.claim(ranks=[(0.0, 1.0, 20), (0.0, 1.0, 3)], share_tokens=True)
+    with Rank().roofline.audit() as audit:
+        audit.claim(ranks=[(0.0, 1.0, 20), (0.0, 1.0, 19)], share_tokens=True)
+    assert audit.result.verdict.outcome == "passed"
+
+
 def test_shared_tokens_may_not_be_added() -> None:
     """The ranks of a tensor parallel model made them together."""
     windows = [(0.0, 1.0, 100)] * 4

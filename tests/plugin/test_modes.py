@@ -87,11 +87,38 @@ def test_require_wants_an_accelerator_unless_the_cpu_is_named(run: Run) -> None:
     result = run(ONE, "--roofline=require", "-rE", conftest=ONLY_CPU, fresh=True)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["ERROR *--roofline=require finds no accelerator, only cpu (Old Processor); * --roofline-device=cpu"]
+        [
+            "DeviceUnavailable: --roofline=require finds no accelerator, only cpu (Old Processor); *",
+            "  so does a test that only asks a server (roofline.stream): the device that it judges is stated, *",
+            "ERROR: --roofline=require: finds no accelerator, only cpu (Old Processor); * --roofline-device=cpu (*)",
+            "ERROR *--roofline=require finds no accelerator, only cpu (Old Processor); * --roofline-device=cpu",
+        ]
     )
     result = run(ONE, "--roofline=require", "--roofline-device=cpu", conftest=ONLY_CPU, fresh=True)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_test_that_asks_a_server_names_the_cpu_by_its_marker(run: Run) -> None:
+    """Nothing local is measured there, and other tests of the run are refused as before."""
+    pytest.importorskip("httpx")
+    from answering_server import serving
+
+    with serving() as server:
+        source = f"""
+            import pytest
+
+            @pytest.mark.roofline(device="cpu")
+            def test_server(roofline):
+                roofline.stream({server.url!r}, traffic=1.0, bandwidth="1000TB/s", tokens=16, requests=2, repeat=False)
+
+            def test_local(roofline): pass
+        """
+        result = run(source, "--roofline=require", conftest=ONLY_CPU, fresh=True)
+    result.assert_outcomes(passed=1, errors=1)
+    assert result.ret != pytest.ExitCode.OK
+    line = "ERROR: --roofline=require: finds no accelerator, only cpu (Old Processor); *(*::test_local)"
+    result.stdout.fnmatch_lines([line])
 
 
 def test_require_fails_a_marked_test_whose_device_is_absent(run: Run) -> None:

@@ -63,6 +63,18 @@ def test_several_results_of_a_test_have_a_row_each() -> None:
     assert [line.split()[:2] for line in lines[1:]] == [["test_it:", "a"], ["test_it:", "b"]]
 
 
+def test_the_results_of_one_server_are_told_apart_by_whose_they_are() -> None:
+    """Its address would leave no room for the test's name; of two servers it is what tells them apart."""
+    one, other = (
+        [result(label=f"http://{host}:8000/v1, {whose}", kind="stream") for whose in ("per user", "in aggregate")]
+        for host in ("localhost", "elsewhere")
+    )
+    names = [line.split("  ")[0] for line in lines_of({"test_chat": record(*one)}, 120)[1:3]]
+    assert names == ["test_chat: per user", "test_chat: in aggregate"]
+    lines = lines_of({"test_chat": record(*one, *other)}, 200)
+    assert lines[1].startswith("test_chat: http://localhost:8000/v1, per user ")
+
+
 def test_names_of_any_length_fit() -> None:
     """Long names lose their middle, not their parameters, and columns go before names cannot be told apart."""
     records = {

@@ -126,6 +126,7 @@ def test_without_a_device_it_begins_on_one(tmp_path: Path, capsys: pytest.Captur
     assert main(["curve", "llama-3.1-8b", "--html", str(file)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("llama-3.1-8b on NVIDIA H100 SXM 80 GB,")
+    assert "no --device is given: these are the figures of h100-sxm; the page has all devices" in printed
     assert printed.endswith(f"calculator: {file}\n")
     table = table_in(file.read_text(encoding="utf-8"))
     assert table["start"]["device"] == "h100-sxm"
@@ -187,6 +188,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     [
         (("llama-3.1-8b", "--html", "/dev/null/page.html"), "--html: /dev/null/page.html: cannot be written: "),
         (("llama-3.1-8b", "--html", "{folder}"), "--html: {folder}: cannot be written: "),
+        (("llama-3.1-8b", "--html", "{folder}/new/p.html"), "cannot be written: there is no folder {folder}/new"),
         (("llama-3.1-8b", "--html", ""), "--html: which file?"),
         (
             ("llama-3.1-8b", "--device", "h1oo-sxm", "--html", "{folder}/p.html"),

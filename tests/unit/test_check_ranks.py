@@ -11,6 +11,7 @@ from court import audit, claim
 from pytest_roofline.checks.claimed import RankWindow
 from pytest_roofline.checks.evidence import Evidence
 from pytest_roofline.checks.ranks import combine, rank_window
+from pytest_roofline.roofline import Interval
 from pytest_roofline.verdict import judge
 
 
@@ -109,6 +110,24 @@ def test_an_honest_claim_of_skewed_ranks_is_noted() -> None:
     assert found is not None
     assert found.severity == "note"
     assert found.message.startswith("the last of 2 ranks started 200 ms after the first, in a common window of 1.20 s")
+
+
+def test_windows_that_nothing_bears_out_carry_no_fraction() -> None:
+    """A figure of the ceiling rests on them: undecided, and what would bear them out. Without one nobody asks."""
+    some = Interval(low=0.7, high=0.8)
+    found = rank_window(claimed(200.0, TOGETHER, are_ranks_borne_out=False, fraction=some))
+    assert found is not None
+    assert (found.check, found.severity) == ("rank-window", "inconclusive")
+    assert found.message == (
+        "the window of 2 ranks, from 0 to 1 s, was not timed in this process, and lies in this audit by none of its "
+        "clocks: nothing here bears it out"
+    )
+    assert found.remedy.startswith("enter the audit before the ranks start, and stamp with time.perf_counter()")
+    assert rank_window(claimed(200.0, TOGETHER, are_ranks_borne_out=True, fraction=some)) is None
+    assert rank_window(claimed(200.0, TOGETHER, are_ranks_borne_out=False, fraction=None)) is None
+    too_much = rank_window(claimed(400.0, TOGETHER, are_ranks_borne_out=False, fraction=some))
+    assert too_much is not None
+    assert too_much.severity == "bogus"
 
 
 def test_one_process_is_no_matter_of_ranks() -> None:

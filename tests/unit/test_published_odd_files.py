@@ -230,10 +230,10 @@ def test_a_csv_of_a_spreadsheet_of_any_country(tmp_path: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tps;bs\n1,234;1\n", "line 2: tps: '1,234': a thousand or a fraction\\? write it with a point"),
-        ("tps;bs\n1.234,5;1\n", "line 2: tps: '1.234,5': a number is needed"),
+        ("tps;bs\n1,234;1\n", "line 2: tps: '1,234': a thousand or a fraction\\? write 1234 or 1,2340"),
+        ("tps;bs\n1.234,5;1\n", "line 2: tps: '1.234,5': thousands separators are not read: write 1234,5"),
         ("tps;bs\n12,5;1;2\n", "line 2: 3 values for 2 columns: cut off"),
-        ('tps,bs\n"1,234",1\n', "line 2: tps: '1,234': a number is needed"),
+        ('tps,bs\n"1,234",1\n', "line 2: tps: '1,234': a thousand or a fraction\\? write 1234 or 1.2340"),
     ],
 )
 def test_a_number_that_may_mean_two_things_is_none(tmp_path: Path, text: str, message: str) -> None:

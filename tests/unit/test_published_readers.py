@@ -94,7 +94,7 @@ def test_lengths_speculation_and_ranks_are_taken(tmp_path: Path) -> None:
     """Mean lengths of a request, tokens accepted per pass, ranks and formats."""
     served = read_results(written(tmp_path, vllm_serve(spec_decode_acceptance_length=2.5, failed=3)))[0]
     assert (served.prompt_tokens, served.generated_tokens, served.context) == (1024.0, 256.0, 1152.0)
-    assert (served.tokens_per_pass, served.remarks) == (2.5, ("3 requests failed",))
+    assert (served.tokens_per_pass, served.answered_requests, served.failed_requests) == (2.5, 200.0, 3.0)
     ranked = read_results(written(tmp_path, tensorrt_llm()))[0]
     assert (ranked.ranks, ranked.weights, ranked.model) == (2, "fp8", "meta-llama/Llama-3.1-8B")
     accepted = GPT_FAST + "Mean Accepted: 1.5\n"

@@ -139,8 +139,8 @@ def test_an_excerpt_reads_as_the_whole_file_does() -> None:
     "text",
     [
         '{"schema": 1, "sources": {"sheet": "Sheet"}, "devices": [{"id": "one", "name": "One", "vendor": "Maker", '
-        '"device_names": ["One"], "memory_bytes": {"value": 1, "source": "sheet"}, '
-        '"bandwidth_bytes_per_s": {"value": 1, "source": "sheet"}}]}',
+        '"device_names": ["One"], "memory_bytes": {"value": 1000000000, "source": "sheet"}, '
+        '"bandwidth_bytes_per_s": {"value": 1000000000, "source": "sheet"}}]}',
         HEAD + entry("spelled").replace("id: spelled", 'id: "\\x6fne"'),
         HEAD + entry("one").replace("  - id", "  -\n    id"),
         HEAD + entry("two") + "# a comment\n\n" + entry("one").rstrip(),

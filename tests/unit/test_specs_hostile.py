@@ -20,8 +20,8 @@ from pytest_roofline.specs.plain_data import LARGEST_BYTES
 
 HEAD = 'schema: 1\nsources: {s: "Sheet"}\n'
 CARD = (
-    "  - {id: one, name: One, vendor: Maker, device_names: [One], memory_bytes: {value: 1, source: s}, "
-    "bandwidth_bytes_per_s: {value: 1, source: s}}\n"
+    "  - {id: one, name: One, vendor: Maker, device_names: [One], memory_bytes: {value: 9000000000, source: s}, "
+    "bandwidth_bytes_per_s: {value: 9000000000, source: s}}\n"
 )
 
 
@@ -58,11 +58,11 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
         (HEAD + "devices:\n  - !!python/object/apply:os.getcwd []\n", "tags are not allowed"),
         (HEAD + "devices: !!set {one}\n", "tags are not allowed"),
         (
-            HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 1:30,"),
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: 1:30,"),
             "line 4: 1:30: YAML reads a number of base 8",
         ),
         (
-            HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 0_100,"),
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: 0_100,"),
             "0_100: YAML reads a number of base 8 or 60",
         ),
         (HEAD + "devices:\n  - {<<: {id: one}, id: one}\n", "devices[0]: line 4: a key is a word"),
@@ -74,13 +74,25 @@ def written(tmp_path: Path, content: str | bytes) -> Path:
         (HEAD + "devices: [" + "one," * 200_000 + "]\n", "more than 100,000 values"),
         (HEAD + "devices:\n  - " + "    ".join(f"k{at}: 1\n" for at in range(60_000)), "more than 100,000 values"),
         (HEAD + "devices:\n  - id: one\n    name: " + "n" * 100_000 + "\n", "a value of 100,000 characters"),
-        (HEAD + "devices:\n" + CARD.replace("value: 1,", "value: " + "9" * 5000 + ","), "a value of 5,000 characters"),
-        (HEAD + "devices:\n" + CARD.replace("value: 1,", "value: " + "9" * 400 + ",", 1), "memory_bytes.value: 9"),
-        (HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 0x" + "f" * 1990 + ",", 1), "memory_bytes.value: "),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: " + "9" * 5000 + ","),
+            "a value of 5,000 characters",
+        ),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: " + "9" * 400 + ",", 1),
+            "memory_bytes.value: 9",
+        ),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: 0x" + "f" * 1990 + ",", 1),
+            "memory_bytes.value: ",
+        ),
         (HEAD + "devices:\n" + CARD.replace("Maker", "0x" + "f" * 1990), "vendor: a text is needed here, not int"),
-        (HEAD + "devices:\n" + CARD.replace("value: 1,", "value: .inf,", 1), "is not a positive, finite number"),
-        (HEAD + "devices:\n" + CARD.replace("value: 1,", "value: 2001-99-99,", 1), "is not valid YAML"),
-        (HEAD + "devices:\n" + CARD.replace("{value: 1", "{1: 1", 1), "memory_bytes.1: unknown key"),
+        (
+            HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: .inf,", 1),
+            "is not a positive, finite number",
+        ),
+        (HEAD + "devices:\n" + CARD.replace("value: 9000000000,", "value: 2001-99-99,", 1), "is not valid YAML"),
+        (HEAD + "devices:\n" + CARD.replace("{value: 9000000000", "{1: 1", 1), "memory_bytes.1: unknown key"),
         ("sources: {s: Sheet}\ndevices:\n" + CARD, "schema: missing"),
         ("schema: 1\ndevices:\n" + CARD, "sources: missing"),
         ("schema: true\nsources: {s: Sheet}\ndevices:\n" + CARD, "schema: True is not known; this version reads 1"),

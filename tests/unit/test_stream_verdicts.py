@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from pytest_roofline.device import Spec
+from pytest_roofline.errors import BelowCeiling
 from pytest_roofline.machine import Machine
+from pytest_roofline.outcome import outcome_of, sources_of
 from pytest_roofline.result import Result
 from pytest_roofline.settings import Settings, parse_budget
 from pytest_roofline.stated_roof import UNSTATED, StatedRoof
 from pytest_roofline.stream_events import Usage
 from pytest_roofline.stream_figures import StreamFigures, overlap
-from pytest_roofline.stream_trial import prefix_notes, replay_of
+from pytest_roofline.stream_trial import prefix_notes, remedy_of, replay_of
 from pytest_roofline.stream_verdicts import Bars, Observed, Verdicts, paced_share
 from pytest_roofline.streaming import Arrival, Exchange
 from pytest_roofline.traffic import Traffic
@@ -167,6 +169,87 @@ def test_in_aggregate_nobody_is_accused() -> None:
     assert result.aggregate is not None
     assert (result.verdict.outcome, result.aggregate.verdict.outcome) == ("bogus", "inconclusive")
     assert ("ceiling-unsure", "inconclusive") in found(result.aggregate)
+
+
+@pytest.mark.parametrize(("slack", "outcome"), [(1.05, "inconclusive"), (1.25, "passed")])
+def test_in_aggregate_nothing_above_the_stated_ceiling_passes(slack: float, outcome: str) -> None:
+    """A usage of twice the tokens that were sent: 115 % of a data sheet's ceiling, and within what is less sure."""
+    doubled = exchange(gap_s=0.0175, ttft_s=0.0175, each=2, tokens=200, asked_tokens=200)
+    together = judged([doubled], stated=roof(slack=slack)).aggregate
+    assert together is not None
+    assert together.fraction == pytest.approx(1.155, rel=0.01)
+    assert together.verdict.outcome == outcome
+    if outcome == "inconclusive":
+        (finding,) = together.findings
+        assert (finding.check, finding.severity) == ("ceiling-unsure", "inconclusive")
+        assert finding.message == (
+            "in aggregate 115 % of the stated ceiling at least, by 200 tokens in 100 events: more devices than were "
+            "stated, tokens counted that were not sent, several tokens per pass, or another model"
+        )
+        assert "(tp=)" in finding.remedy
+
+
+def test_no_stated_ceiling_is_called_probed() -> None:
+    """Twice the ceiling, by whichever reading: what was stated is said to be stated."""
+    for result in (judged(row(1, gap_s=0.005, ttft_s=0.005)), judged(row(6, gap_s=0.0001, ttft_s=1.0), is_stated=True)):
+        assert result.aggregate is not None
+        said = [finding.message for one in (result, result.aggregate) for finding in one.findings]
+        assert said
+        assert not any("probed" in message for message in said)
+        assert any("stated ceiling" in message for message in said)
+
+
+def test_whose_budget_was_missed_and_which_argument_gave_it() -> None:
+    """Per user or in aggregate, and the argument of the call."""
+    missed = judged(row(6), per_user=0.9, aggregate=0.9)
+    assert missed.aggregate is not None
+    outcome = outcome_of([missed, missed.aggregate], [], Settings())
+    assert isinstance(outcome.error, BelowCeiling)
+    first, *_, user, other = str(outcome.error).splitlines()
+    assert "of the stated (Card) ceiling (80.0 of 99.7 tok/s per user), the test asks for 90 %" in first
+    assert user == "  budget: at_least=0.9 from at_least_per_user= of roofline.stream"
+    assert other.startswith("  and server, in aggregate: ")
+    assert "tok/s in aggregate), the test asks for 90 %" in other
+    assert sources_of(missed.aggregate, Settings())["at_least_from"] == "at_least_aggregate= of roofline.stream"
+    by_marker = replace(Settings(), at_least=parse_budget(0.9, "the marker"))
+    assert sources_of(judged(row(6)), by_marker)["at_least_from"] == "the marker"
+
+
+def test_a_server_that_counts_nothing_says_so_in_a_note_and_in_doubt() -> None:
+    """No budget: passed, with a note. An assertion about the fraction: undecided, for that reason and not for noise."""
+    result = judged([replace(one, usage=Usage()) for one in row(6)])
+    assert result.verdict.outcome == "passed"
+    assert any(note.startswith("the server does not say how many tokens it sent") for note in result.notes)
+    assert not result.fraction >= 0.1
+    outcome = outcome_of([result], [], Settings())
+    assert outcome.is_inconclusive
+    assert outcome.reason == (
+        "server, per user: the fraction is not known (the server does not say how many tokens it sent: no usage, no "
+        "ids and no log probabilities), which does not decide >= 10 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("HTTP 401: bad key", "api_key="),
+        ("HTTP 404: no such path", "it ends in /v1"),
+        ("HTTP 400: stream_options is unknown", "body= adds keys"),
+        ("HTTP 429: slow down", "concurrency="),
+        ("HTTP 500: model overloaded", "server's log"),
+        ("ReadTimeout: timed out", "timeout_s="),
+        ("ConnectError: refused", "whether a server runs there"),
+        ("no stream of events, but text/html: hello", "it ends in /v1"),
+        ("an answer without any output, of which usage counts 40 tokens", "tokens="),
+        ("CUDA out of memory", "look into its log"),
+        ("RemoteProtocolError: peer closed connection", "look into its log"),
+    ],
+)
+def test_each_failure_has_the_remedy_that_fits(error: str, remedy: str) -> None:
+    """An address that answers is right: it is named only where it may be wrong."""
+    said = remedy_of(error)
+    assert remedy in said
+    assert ("/v1" in said) == error.startswith(("HTTP 404", "ConnectError", "no stream"))
 
 
 def test_a_replay_is_named() -> None:

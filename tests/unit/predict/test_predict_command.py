@@ -173,10 +173,16 @@ def test_a_given_kv_cache_and_a_kv_format_contradict_each_other(capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("option", "figure", "value"),
-    [("--context", "128K", 131_072), ("--context", "4 Ki", 4096), ("--batch", "1K", 1024), ("--prompt", "4k", 4096)],
+    [
+        ("--context", "128K", 131_072),
+        ("--context", "4 Ki", 4096),
+        ("--batch", "1K", 1024),
+        ("--prompt", "4k", 4096),
+        ("--context", "1M", 1_048_576),
+    ],
 )
 def test_k_is_1024_of_tokens_and_sequences(option: str, figure: str, value: int, predicted: Any) -> None:
-    """As in the names of models and contexts: 128K is 131,072."""
+    """As in the names of models and contexts: 128K is 131,072, and 1M is 1,024 of those."""
     found = predicted("llama-3.1-8b", "--device", "h100-sxm", option, figure)
     assert found == predicted("llama-3.1-8b", "--device", "h100-sxm", option, str(value))
     if option != "--prompt":

@@ -30,7 +30,11 @@ from predict_inputs import RULE
         ((*RULE, "--prompt", "many"), "--prompt: 'many' is no whole number from 1, such as 1"),
         ((*RULE, "--context", "1.5K"), "--context: '1.5K' is no whole number from 0, such as 1"),
         ((*RULE, "--context", "128KB"), "--context: '128KB' is no whole number from 0, such as 1"),
-        ((*RULE, "--context", "1M"), "--context: '1M' is no whole number from 0, such as 1"),
+        ((*RULE, "--context", "1G"), "--context: '1G' is no whole number from 0, such as 1"),
+        (
+            ("--params", "40B", "--active", "70B", "--bandwidth", "1TB/s"),
+            "70B active parameters of 40B: more than there are",
+        ),
         (
             ("--params", "8B", "--bandwidth", "3.35"),
             "--bandwidth: '3.35' is not a bandwidth: no unit; did you mean 3.35TB/s?",
@@ -61,7 +65,7 @@ from predict_inputs import RULE
         ),
         (
             ("--params", "7B", "--active", "8B", "--bandwidth", "1TB/s"),
-            "8e+09 active parameters of 7e+09: more than there are",
+            "8B active parameters of 7B: more than there are",
         ),
     ],
 )
