@@ -421,11 +421,12 @@ def test_the_charts_are_tables_too(show: Callable[..., Any]) -> None:
     """Every point and every size of the sweep, for those who cannot see a chart."""
     found = varied()
     page = show(found)
-    page.click("text=Points as a table")
-    assert page.locator("table:has(caption:text('Points as a table')) tbody tr").count() == points(page, 0)
-    page.click("text=Sweep as a table")
     sweep = found["devices"][0]["probe"]["sweep"]
-    assert page.locator("table:has(caption:text('Sweep as a table')) tbody tr").count() == len(sweep)
+    for name, count in (("Points as a table", points(page, 0)), ("Sweep as a table", len(sweep))):
+        page.click(f"text={name}")
+        rows = page.locator(f"table:has(caption:text('{name}')) tbody tr")
+        rows.first.wait_for()  # it is filled when it opens, a moment behind the click
+        assert rows.count() == count
 
 
 def test_without_scripts_there_is_a_table(browser: Any, tmp_path: Path) -> None:
