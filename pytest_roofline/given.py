@@ -199,7 +199,10 @@ def _rooted(config: pytest.Config, value: Any, where: str) -> Any:
 
 
 def check_specs(config: pytest.Config) -> None:
-    """Read the spec files that were given, for a wrong one has to be said even where nothing is looked up in it."""
+    """Read the spec files that were given, when a roofline test begins; other runs read none.
+
+    A wrong one has to be said even where nothing is looked up in it.
+    """
     paths = resolve(config, "specs")
     if not paths:
         return
@@ -220,7 +223,6 @@ def check_options(config: pytest.Config) -> None:
     """
     for option in OPTIONS:
         resolve(config, option.name)
-    check_specs(config)
     check_budgets(config)
     if config.getoption(SELFTEST):
         config.args[:] = [os.path.join(os.path.dirname(__file__), "canaries.py")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_roofline.given import marker_of, resolve, settings_of
+from pytest_roofline.given import check_specs, marker_of, resolve, settings_of
 from pytest_roofline.tally import ABSENT, ORIGIN, RECORD, tally_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ ATTEMPTS: pytest.StashKey[list[Attempt]] = pytest.StashKey()
 def session_of(config: pytest.Config) -> Session:
     """The one session of this process, with the backends that hooks add; made when it is first asked for."""
     if SESSION not in config.stash:
+        check_specs(config)
         from pytest_roofline.protocol import Backend
         from pytest_roofline.session import Session
         from pytest_roofline.turnstile import Turnstile

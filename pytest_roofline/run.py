@@ -14,7 +14,7 @@ import pytest
 import pytest_roofline
 from pytest_roofline import outputs
 from pytest_roofline.errors import RooflineError, RooflineUsageError
-from pytest_roofline.given import budgets_of, resolve, settings_of
+from pytest_roofline.given import budgets_of, check_specs, resolve, settings_of
 from pytest_roofline.item import session_of
 from pytest_roofline.outcome import UNMEASURED
 from pytest_roofline.report.terminal import header_line, header_lines, summary_lines
@@ -169,6 +169,7 @@ def header_of(config: pytest.Config) -> str | None:
     """The line before the first test: where will be measured. With --no-header the summary says it."""
     tally = tally_of(config)
     budgets_of(config)  # one that cannot be read ends the run before its first test
+    check_specs(config)
     if config.getoption("no_header", False):
         return None
     tally.is_header_shown = True

@@ -209,12 +209,11 @@ class WorkProof:
 
     def _compared(self, witness: Witness, reference: Callable[..., Any]) -> Compared:
         """Up to three passes of each in a row, from the same state where there is a reset."""
-        left = self._loop.room if self._loop.has_reset else self._loop.room_left
-        passes = (
-            REFERENCE_PASSES
-            if left is None
-            else max(1, min(REFERENCE_PASSES, left // (1 if self._loop.has_reset else 2)))
-        )
+        passes = REFERENCE_PASSES
+        if self._loop.room_left is not None:
+            # Behind a reset each of the two has all of the room; else they share what is left.
+            room = (self._loop.room or 1) if self._loop.has_reset else self._loop.room_left // 2
+            passes = max(1, min(passes, room))
         if not self._has_room(2 * passes, is_asked=True):
             return self._not_compared("no room for further passes (give reset= or passes_per_reset=)")
         arguments = self._loop.arguments()

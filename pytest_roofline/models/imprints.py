@@ -42,8 +42,11 @@ class Imprints:
         read = {number for _, number in self._known(call.inputs)}
         written = list(self._known(call.written))
         made = [(tensor, number) for tensor, number in self._known(call.outputs) if number not in read]
+        devices = {tensor.device for tensor in call.inputs}
         for tensor, number in (*written, *made):
-            imprint = _imprint_of(tensor)
+            self._left.pop(number, None)
+            # From another device the content may still be on its way (``non_blocking=True``).
+            imprint = _imprint_of(tensor) if devices <= {tensor.device} else None
             if imprint is not None:
                 self._left[number] = imprint
 

@@ -47,8 +47,13 @@ def modules_after(folder: Path, source: str, *arguments: str) -> set[str]:
         ("def test_unrelated(tmp_path):\n    pass\n", (), set()),
         ("def test_measures(roofline):\n    pass\n", ("--collect-only",), set()),
         ("", ("--roofline-device=cpu", "--roofline-max-time=1"), {"pytest_roofline.given", "pytest_roofline.hall"}),
+        (
+            "def test_unrelated():\n    pass\n",
+            ("--roofline-specs=.",),
+            {"pytest_roofline.given", "pytest_roofline.hall"},
+        ),
     ],
-    ids=["empty", "unrelated", "collected", "options"],
+    ids=["empty", "unrelated", "collected", "options", "specs"],
 )
 def test_nothing_heavy_is_imported_before_a_test_measures(
     tmp_path: Path, source: str, arguments: tuple[str, ...], more: set[str]

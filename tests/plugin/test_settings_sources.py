@@ -114,17 +114,19 @@ def test_a_wrong_spec_file_is_named_though_nothing_is_looked_up(
     file.write_text("schema: 1\nsources: {sheet: A sheet}\ndevices:\n  - id: mine\n    colour: red\n", encoding="utf-8")
     said = "mine.yaml: devices.mine.colour: unknown key; known ones: *"
     for argument in ("cards", "cards/mine.yaml"):
-        result = run("def test_it(): pass\n", f"--roofline-specs={argument}")
+        result = run("def test_it(roofline): pass\n", f"--roofline-specs={argument}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"ERROR: --roofline-specs: *{said}"])
     monkeypatch.setenv("PYTEST_ROOFLINE_SPECS", "cards")
-    run("def test_it(): pass\n").stderr.fnmatch_lines([f"ERROR: environment PYTEST_ROOFLINE_SPECS: *{said}"])
+    run("def test_it(roofline): pass\n").stderr.fnmatch_lines([f"ERROR: environment PYTEST_ROOFLINE_SPECS: *{said}"])
     monkeypatch.delenv("PYTEST_ROOFLINE_SPECS")
     pytester.makeini("[pytest]\nroofline_specs = cards\n")
+    here = str(pytester.path)
     monkeypatch.chdir(pytester.mkdir("elsewhere"))
-    run("def test_it(): pass\n").stderr.fnmatch_lines([f"ERROR: ini roofline_specs: *{said}"])
+    run("def test_it(roofline): pass\n", here).stderr.fnmatch_lines([f"ERROR: ini roofline_specs: *{said}"])
+    run("def test_it(): pass\n", here).assert_outcomes(passed=1)  # nobody measures, and nothing is read
     file.write_text(file.read_text(encoding="utf-8").replace("colour: red", "name: Mine"), encoding="utf-8")
-    run("def test_it(): pass\n").stderr.fnmatch_lines(["*devices.mine.vendor: missing"])
+    run("def test_it(roofline): pass\n", here).stderr.fnmatch_lines(["*devices.mine.vendor: missing"])
 
 
 def test_readers_take_what_the_help_promises(tmp_path: Path) -> None:

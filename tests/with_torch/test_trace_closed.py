@@ -11,6 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_roofline.generation_traffic import _has_unseen  # noqa: E402
+from pytest_roofline.models.calls import Call  # noqa: E402
+from pytest_roofline.models.imprints import Imprints  # noqa: E402
+from pytest_roofline.models.ledger import Ledger  # noqa: E402
 from pytest_roofline.models.module import trace_module  # noqa: E402
 from pytest_roofline.protocol import Trace, TraceRequest  # noqa: E402
 
@@ -80,6 +83,23 @@ def test_a_copy_that_an_extension_fills_is_open(w: Any, is_used: bool, is_viewed
         return seen + 1 if is_used else seen
 
     assert is_open_because(run(step), "written behind the last traced operation")
+
+
+def test_what_comes_from_another_device_may_still_be_on_its_way(w: Any) -> None:
+    """A copy that nobody waited for changes behind the operation that began it: no imprint is taken of its target."""
+    ledger = Ledger(has_model=False)
+    imprints = Imprints(ledger)
+    target = torch.zeros(256, 256)
+    ledger.storages.of(target)
+    for source, is_open in ((torch.empty(256, 256, device="meta"), False), (w, True)):
+        call = Call(
+            name="aten.copy_", func=torch.ops.aten.copy_.default, args=(target, source), kwargs={}, result=target
+        )
+        imprints.take(call)
+        target += 1  # it arrives
+        imprints.compare(target)
+        imprints.close()
+        assert bool(ledger.open_reasons) is is_open
 
 
 def test_a_generation_takes_no_unseen_work_for_idleness(w: Any) -> None:
